@@ -1,0 +1,242 @@
+//! The [`Device`] trait.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{BufferId, Cq, DeviceError, EventId, HostSlot, OpDesc, ProgramId, TraceId, WeightDesc};
+use crate::tensor::{DType, TensorSpec};
+
+/// What a buffer is for. The class decides where it may live and what a trace may do to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum BufferClass {
+    /// Written by the host before a replay.
+    Input,
+    /// A small run-time parameter.
+    Param,
+    /// Constants, prepared once.
+    Weight,
+    /// Read by the host after a replay, alive as long as its owner wants.
+    Output,
+    /// Copy of an input that is written while the previous replay still runs.
+    Staging,
+    /// Between two operations; freed by the function that allocated it.
+    Intermediate,
+}
+
+/// Whether an operation that has no compiled program yet may be compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MissPolicy {
+    /// Compile it.
+    Allow,
+    /// Answer [`DeviceError::CacheMissForbidden`].
+    Forbid,
+}
+
+/// What a device can do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceCaps {
+    /// Backend name, for example `cpu`.
+    pub backend: &'static str,
+    /// Human-readable description: instruction set, threads.
+    pub description: String,
+    /// Number of command queues.
+    pub queues: u8,
+    /// Alignment of buffer addresses in bytes.
+    pub alignment: usize,
+    /// Bytes of device memory.
+    pub memory_bytes: usize,
+    /// Types that buffers may hold.
+    pub dtypes: &'static [DType],
+}
+
+/// Whether the device still works.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeviceHealth {
+    /// It does.
+    Healthy,
+    /// It failed; only [`Device::close`] works.
+    Lost {
+        /// What happened.
+        reason: String,
+    },
+    /// It was closed.
+    Closed,
+}
+
+/// A device: owned and called by one thread, object-safe, every call fallible. Objects are named by ids.
+///
+/// Commands on one queue run in order; queues are ordered only by events. Inside a capture only
+/// [`Device::compile`], [`Device::launch`] on the capturing queue and allocation or freeing of
+/// [`BufferClass::Intermediate`] and [`BufferClass::Output`] buffers are allowed; anything else is refused
+/// with [`DeviceError::DuringCapture`] and the capture stays usable.
+pub trait Device: Send {
+    /// What the device can do.
+    fn caps(&self) -> &DeviceCaps;
+
+    /// Reserves a buffer. Contents are undefined.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`]; [`DeviceError::DuringCapture`] for persistent classes in a capture.
+    fn alloc(&mut self, spec: &TensorSpec, class: BufferClass) -> Result<BufferId, DeviceError>;
+
+    /// Returns a buffer's memory. What a trace freed during its capture stays reserved for that trace's
+    /// replays only in so far as later captures and allocations may reuse the addresses (see
+    /// [`Device::replay`]).
+    ///
+    /// # Errors
+    /// [`DeviceError::UnknownBuffer`].
+    fn free(&mut self, buffer: BufferId) -> Result<(), DeviceError>;
+
+    /// The buffer's address in the device arena, in bytes.
+    ///
+    /// # Errors
+    /// [`DeviceError::UnknownBuffer`].
+    fn address(&self, buffer: BufferId) -> Result<u64, DeviceError>;
+
+    /// Host memory that the device can copy from and to.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`].
+    fn host_slot(&mut self, bytes: usize) -> Result<HostSlot, DeviceError>;
+
+    /// Copies `len` bytes from the start of a slot into a buffer at `dst_offset` (bytes). The slot belongs to the device until
+    /// the copy is done.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfRange`], [`DeviceError::UnknownBuffer`], [`DeviceError::DuringCapture`].
+    fn write(
+        &mut self,
+        cq: Cq,
+        dst: BufferId,
+        dst_offset: usize,
+        src: &HostSlot,
+        len: usize,
+    ) -> Result<(), DeviceError>;
+
+    /// Copies `len` bytes of a buffer from `src_offset` into the start of a slot. The slot belongs to the device until the
+    /// copy is done.
+    ///
+    /// # Errors
+    /// As [`Device::write`].
+    fn read(
+        &mut self,
+        cq: Cq,
+        src: BufferId,
+        src_offset: usize,
+        dst: &mut HostSlot,
+        len: usize,
+    ) -> Result<(), DeviceError>;
+
+    /// Copies one buffer into another of the same size.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfRange`] if the sizes differ; as [`Device::write`].
+    fn copy(&mut self, cq: Cq, src: BufferId, dst: BufferId) -> Result<(), DeviceError>;
+
+    /// Marks this point of a queue. The event completes when the queue gets there.
+    ///
+    /// # Errors
+    /// [`DeviceError::UnknownQueue`], [`DeviceError::DuringCapture`].
+    fn record_event(&mut self, cq: Cq) -> Result<EventId, DeviceError>;
+
+    /// Makes a queue wait for an event of another queue.
+    ///
+    /// # Errors
+    /// [`DeviceError::UnknownEvent`] if it was never recorded.
+    fn wait_event(&mut self, cq: Cq, event: EventId) -> Result<(), DeviceError>;
+
+    /// Whether an event has completed.
+    ///
+    /// # Errors
+    /// [`DeviceError::UnknownEvent`], [`DeviceError::Lost`].
+    fn poll_event(&self, event: EventId) -> Result<bool, DeviceError>;
+
+    /// Waits on the host for an event.
+    ///
+    /// # Errors
+    /// [`DeviceError::Timeout`] after the deadline, [`DeviceError::Lost`].
+    fn sync_event(&self, event: EventId, deadline: Instant) -> Result<(), DeviceError>;
+
+    /// Stores constants in the device's own form.
+    ///
+    /// # Errors
+    /// [`DeviceError::InvalidOp`] if sizes do not fit the description; [`DeviceError::OutOfMemory`].
+    fn prepare_weights(&mut self, weights: &WeightDesc<'_>) -> Result<BufferId, DeviceError>;
+
+    /// The program of an operation, compiled on first use.
+    ///
+    /// # Errors
+    /// [`DeviceError::InvalidOp`]; [`DeviceError::CacheMissForbidden`] under [`MissPolicy::Forbid`].
+    fn compile(&mut self, op: &OpDesc) -> Result<ProgramId, DeviceError>;
+
+    /// Runs a program on bound buffers, or records it if the queue is capturing.
+    ///
+    /// # Errors
+    /// [`DeviceError::InvalidBinding`] if a buffer is missing or too small for the program's views.
+    fn launch(&mut self, cq: Cq, program: ProgramId, buffers: &[BufferId]) -> Result<(), DeviceError>;
+
+    /// Starts recording the launches of one queue.
+    ///
+    /// # Errors
+    /// [`DeviceError::DuringCapture`] if a capture is in progress on any queue.
+    fn begin_capture(&mut self, cq: Cq) -> Result<(), DeviceError>;
+
+    /// Ends the recording.
+    ///
+    /// # Errors
+    /// [`DeviceError::NotCapturing`].
+    fn end_capture(&mut self) -> Result<TraceId, DeviceError>;
+
+    /// Gives up the recording; buffers allocated in it are freed.
+    ///
+    /// # Errors
+    /// [`DeviceError::NotCapturing`].
+    fn abort_capture(&mut self) -> Result<(), DeviceError>;
+
+    /// Runs a trace. Allocates nothing.
+    ///
+    /// # Errors
+    /// [`DeviceError::UnsafeReplay`] while a buffer that was allocated after the capture, and not
+    /// acknowledged, is alive.
+    fn replay(&mut self, cq: Cq, trace: TraceId) -> Result<(), DeviceError>;
+
+    /// Frees a trace.
+    ///
+    /// # Errors
+    /// [`DeviceError::UnknownTrace`].
+    fn release_trace(&mut self, trace: TraceId) -> Result<(), DeviceError>;
+
+    /// Allows or forbids compiling.
+    fn set_misses(&mut self, policy: MissPolicy);
+
+    /// Number of compiled programs.
+    fn program_count(&self) -> usize;
+
+    /// Buffers that make a replay of this trace unsafe.
+    ///
+    /// # Errors
+    /// [`DeviceError::UnknownTrace`].
+    fn unsafe_live(&self, trace: TraceId) -> Result<Vec<BufferId>, DeviceError>;
+
+    /// Declares that the owner knows that replays may overwrite this buffer.
+    ///
+    /// # Errors
+    /// [`DeviceError::UnknownBuffer`].
+    fn acknowledge(&mut self, buffer: BufferId) -> Result<(), DeviceError>;
+
+    /// Waits until every queue is empty.
+    ///
+    /// # Errors
+    /// [`DeviceError::Timeout`] after the deadline.
+    fn drain(&mut self, deadline: Duration) -> Result<(), DeviceError>;
+
+    /// Called on a queue's thread whenever an event completes, so that an owner can sleep until then.
+    fn set_completion_hook(&mut self, hook: Arc<dyn Fn() + Send + Sync>);
+
+    /// Whether the device works.
+    fn health(&self) -> DeviceHealth;
+
+    /// Releases traces, then buffers, and stops the queues. Idempotent.
+    fn close(&mut self);
+}

@@ -1,0 +1,114 @@
+//! What a device may answer instead of doing as it was told.
+
+use std::time::Duration;
+
+use super::{BufferId, Cq, EventId, ProgramId, SlotError, TraceId};
+use crate::tensor::TensorError;
+
+/// Errors of the device contract. A refusal changes nothing and leaves the device usable, except
+/// [`DeviceError::Lost`].
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// The buffer was freed or never existed.
+    #[error("{0} does not exist")]
+    UnknownBuffer(BufferId),
+    /// The program does not exist.
+    #[error("{0} does not exist")]
+    UnknownProgram(ProgramId),
+    /// The trace was released or never existed.
+    #[error("{0} does not exist")]
+    UnknownTrace(TraceId),
+    /// The event was never recorded.
+    #[error("{0} was never recorded: an event can be waited for only after it was recorded")]
+    UnknownEvent(EventId),
+    /// The device has no such queue.
+    #[error("{0} does not exist: the device has {1} command queue(s)")]
+    UnknownQueue(Cq, u8),
+    /// No room for a buffer.
+    #[error("out of device memory: {requested} bytes requested, largest free block {largest_free}")]
+    OutOfMemory {
+        /// Bytes asked for.
+        requested: usize,
+        /// Largest block that is free.
+        largest_free: usize,
+    },
+    /// Bytes outside a buffer or slot.
+    #[error("{what}: bytes {start}..{end} lie outside its {size} bytes")]
+    OutOfRange {
+        /// What was accessed.
+        what: String,
+        /// First byte.
+        start: usize,
+        /// One past the last byte.
+        end: usize,
+        /// Size of the buffer or slot.
+        size: usize,
+    },
+    /// An operation that no kernel can do as described.
+    #[error("{op}: {reason}")]
+    InvalidOp {
+        /// Name of the operation.
+        op: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A launch with the wrong buffers.
+    #[error("{op}: {reason}")]
+    InvalidBinding {
+        /// Name of the operation.
+        op: &'static str,
+        /// What is wrong with the binding.
+        reason: String,
+    },
+    /// A program would have been compiled while that is forbidden.
+    #[error("program cache miss occurred, but cache misses are forbidden: {op}")]
+    CacheMissForbidden {
+        /// Name and description of the operation.
+        op: String,
+    },
+    /// Something that a capture cannot contain.
+    #[error("{what} is not supported during trace capture")]
+    DuringCapture {
+        /// The refused command.
+        what: &'static str,
+    },
+    /// `end_capture` or `abort_capture` without a capture.
+    #[error("no trace capture is in progress on this device")]
+    NotCapturing,
+    /// A replay while buffers made after the capture are alive: the replay could overwrite them.
+    #[error("{trace}: found {} device buffer(s) still alive that were allocated after the capture and overlap its \
+             intermediates: {live:?}", live.len())]
+    UnsafeReplay {
+        /// The refused trace.
+        trace: TraceId,
+        /// The buffers.
+        live: Vec<BufferId>,
+    },
+    /// A host slot that is in use by the device.
+    #[error(transparent)]
+    Slot(#[from] SlotError),
+    /// A queue did not get there in time.
+    #[error("{what} did not complete within {waited:?}")]
+    Timeout {
+        /// What was waited for.
+        what: String,
+        /// How long.
+        waited: Duration,
+    },
+    /// The device failed; nothing but [`super::Device::close`] works any more.
+    #[error("device lost: {reason}")]
+    Lost {
+        /// What happened.
+        reason: String,
+    },
+    /// The device was closed.
+    #[error("the device is closed")]
+    Closed,
+    /// A shape or view that is refused.
+    #[error(transparent)]
+    Tensor(#[from] TensorError),
+    /// A configuration that the device cannot open with.
+    #[error("device configuration: {0}")]
+    Config(String),
+}

@@ -1,0 +1,23 @@
+//! The device contract and the devices that keep it.
+//!
+//! A device is owned by one thread. It has command queues that run in order and independently of each
+//! other, events that order them, buffers with addresses, compiled programs, and traces: lists of launches
+//! recorded once and replayed without further decisions. [`CpuDevice`] is the embedded default and the
+//! reference for other backends.
+//!
+//! May be called by every room below it; calls `numeric` and `tensor`.
+
+mod contract;
+pub mod cpu;
+mod error;
+mod ids;
+mod op;
+mod slot;
+
+pub use contract::{BufferClass, Device, DeviceCaps, DeviceHealth, MissPolicy};
+pub use error::DeviceError;
+pub use ids::{BufferId, Cq, EventId, ProgramId, TraceId};
+pub use op::{
+    Activation, BinaryKind, Conv2dDesc, Geometry2d, OpDesc, Operand, Pool2dDesc, PoolKind, Scalar, WeightDesc,
+};
+pub use slot::{HostSlot, SlotError};

@@ -1,0 +1,268 @@
+//! Operation descriptions: what a program computes, with every shape, stride and constant fixed. Equal
+//! descriptions share one compiled program.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::tensor::{DType, View};
+
+/// A constant inside an [`OpDesc`], compared and hashed by its bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Scalar(u32);
+
+impl Scalar {
+    /// Wraps a value.
+    #[must_use]
+    pub const fn new(value: f32) -> Self {
+        Self(value.to_bits())
+    }
+
+    /// The value.
+    #[must_use]
+    pub const fn get(self) -> f32 {
+        f32::from_bits(self.0)
+    }
+}
+
+impl fmt::Debug for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.get().fmt(f)
+    }
+}
+
+/// How a program sees one bound buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Operand {
+    /// Element type of the buffer.
+    pub dtype: DType,
+    /// Window onto the buffer.
+    pub view: View,
+}
+
+/// Element-wise functions, alone or fused behind a convolution. Formulas are those of ONNX.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Activation {
+    /// `x`
+    #[default]
+    Identity,
+    /// `max(x, 0)`
+    Relu,
+    /// `min(max(x, low), high)`; ReLU6 is `Clip(0, 6)`.
+    Clip {
+        /// Lower bound.
+        low: Scalar,
+        /// Upper bound.
+        high: Scalar,
+    },
+    /// `x < 0 ? slope * x : x`
+    LeakyRelu {
+        /// Slope below zero.
+        slope: Scalar,
+    },
+    /// `1 / (1 + exp(-x))`
+    Sigmoid,
+    /// `x / (1 + exp(-x))`
+    Silu,
+    /// `min(max(alpha * x + beta, 0), 1)`
+    HardSigmoid {
+        /// Slope.
+        alpha: Scalar,
+        /// Value at zero.
+        beta: Scalar,
+    },
+    /// `x * min(max(x / 6 + 0.5, 0), 1)`
+    HardSwish,
+    /// `tanh(x)`
+    Tanh,
+    /// `exp(x)`
+    Exp,
+}
+
+/// Element-wise functions of two tensors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum BinaryKind {
+    /// `a + b`
+    Add,
+    /// `a - b`
+    Sub,
+    /// `a * b`
+    Mul,
+    /// `a / b`
+    Div,
+    /// `max(a, b)`
+    Max,
+    /// `min(a, b)`
+    Min,
+}
+
+/// Window geometry of a convolution or pooling, `[rows, columns]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Geometry2d {
+    /// Window size.
+    pub kernel: [usize; 2],
+    /// Step between windows.
+    pub stride: [usize; 2],
+    /// Step between the taps of one window.
+    pub dilation: [usize; 2],
+    /// Padding before the first row and column. Padding behind follows from the output size.
+    pub pad_begin: [usize; 2],
+}
+
+/// A 2-D convolution over logical `[N, C, H, W]` operands whose channel stride is 1 (channels-last), with
+/// bias, activation and an optional residual that is added after the activation:
+/// `out = act(conv(input, weight) + bias) (+ residual)`. Bound buffers: input, prepared weights, output and,
+/// if present, residual. Accumulation is fp32 in the order of taps (rows, columns), then input channels.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Conv2dDesc {
+    /// Input, `[N, Cin, H, W]`.
+    pub input: Operand,
+    /// Output, `[N, Cout, OH, OW]`.
+    pub output: Operand,
+    /// Added to the activated result, same shape as the output.
+    pub residual: Option<Operand>,
+    /// Window geometry.
+    pub geometry: Geometry2d,
+    /// Channel groups; `Cin` groups of one channel are a depth-wise convolution.
+    pub groups: usize,
+    /// Applied to the sum before the residual.
+    pub activation: Activation,
+}
+
+/// How a pooling window is reduced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PoolKind {
+    /// Largest element; padding never wins.
+    Max,
+    /// Mean over the whole window, padding counted as zeros.
+    AverageIncludingPad,
+    /// Mean over the elements inside the image.
+    AverageExcludingPad,
+}
+
+/// A 2-D pooling over logical `[N, C, H, W]` operands with channel stride 1. Bound buffers: input, output.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Pool2dDesc {
+    /// Input, `[N, C, H, W]`.
+    pub input: Operand,
+    /// Output, `[N, C, OH, OW]`.
+    pub output: Operand,
+    /// Window geometry.
+    pub geometry: Geometry2d,
+    /// Reduction.
+    pub kind: PoolKind,
+}
+
+/// What one program computes. Shapes, strides, types and constants are part of the description; buffers are
+/// bound at launch, in the order that each variant states.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OpDesc {
+    /// Moves elements between views of one shape, converting the type (to nearest even where it narrows,
+    /// saturating to integers). Buffers: source, destination.
+    Copy {
+        /// Source window.
+        src: Operand,
+        /// Destination window.
+        dst: Operand,
+    },
+    /// Writes one value everywhere. Buffers: destination.
+    Fill {
+        /// Destination window.
+        dst: Operand,
+        /// The value.
+        value: Scalar,
+    },
+    /// Convolution. Buffers: input, weights, output, residual if present.
+    Conv2d(Conv2dDesc),
+    /// Pooling. Buffers: input, output.
+    Pool2d(Pool2dDesc),
+    /// Nearest-neighbour resize of `[N, C, H, W]` by index tables: output row `y` is input row `rows[y]`.
+    /// Buffers: source, destination.
+    ResizeNearest {
+        /// Source, channel stride 1.
+        src: Operand,
+        /// Destination, channel stride 1.
+        dst: Operand,
+        /// Source row of each output row.
+        rows: Arc<[u32]>,
+        /// Source column of each output column.
+        columns: Arc<[u32]>,
+    },
+    /// Element-wise function. Buffers: source, destination (may be the same buffer under equal views).
+    Unary {
+        /// Source window.
+        src: Operand,
+        /// Destination window, same shape.
+        dst: Operand,
+        /// The function.
+        activation: Activation,
+    },
+    /// Element-wise function of two tensors, already broadcast to one shape. Buffers: left, right,
+    /// destination.
+    Binary {
+        /// Left operand.
+        lhs: Operand,
+        /// Right operand.
+        rhs: Operand,
+        /// Destination.
+        dst: Operand,
+        /// The function.
+        kind: BinaryKind,
+    },
+    /// `exp(x - max) / sum` along one axis, sums in index order. Buffers: source, destination.
+    Softmax {
+        /// Source window.
+        src: Operand,
+        /// Destination window, same shape.
+        dst: Operand,
+        /// The axis that sums to one.
+        axis: usize,
+    },
+    /// Picks constant positions of one axis: `dst[.., i, ..] = src[.., indices[i], ..]`. Buffers: source,
+    /// destination.
+    Gather {
+        /// Source window.
+        src: Operand,
+        /// Destination window.
+        dst: Operand,
+        /// The gathered axis.
+        axis: usize,
+        /// Positions, already checked against the axis.
+        indices: Arc<[u32]>,
+    },
+}
+
+impl OpDesc {
+    /// Short name for logs, errors and reports.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Copy { .. } => "copy",
+            Self::Fill { .. } => "fill",
+            Self::Conv2d(_) => "conv2d",
+            Self::Pool2d(_) => "pool2d",
+            Self::ResizeNearest { .. } => "resize_nearest",
+            Self::Unary { .. } => "unary",
+            Self::Binary { .. } => "binary",
+            Self::Softmax { .. } => "softmax",
+            Self::Gather { .. } => "gather",
+        }
+    }
+}
+
+/// Constant operands that a device stores in a form of its own.
+#[derive(Debug, Clone)]
+pub enum WeightDesc<'a> {
+    /// Weights `[Cout, Cin / groups, KH, KW]` (row-major) and bias `[Cout]` of a convolution. Where the
+    /// description stores bf16, weights are rounded to bf16 once (nearest even); the bias stays fp32.
+    Conv2d {
+        /// The convolution that will use them.
+        desc: &'a Conv2dDesc,
+        /// Row-major weights.
+        weight: &'a [f32],
+        /// One value per output channel; absent means zeros.
+        bias: Option<&'a [f32]>,
+    },
+}

@@ -1,0 +1,188 @@
+//! Host memory that the host and a device hand to each other.
+
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A slot that the device has not given back yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the host slot still belongs to the device: wait for the event recorded after its transfer")]
+pub struct SlotError;
+
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
+/// Set in the state while the device writes the slot; the other bits count transfers that read it.
+const DEVICE_WRITES: u32 = 1 << 31;
+
+struct Inner {
+    bytes: usize,
+    memory: UnsafeCell<Box<[Line]>>,
+    state: AtomicU32,
+}
+
+// SAFETY: the memory is reached only through `HostSlot::{bytes, bytes_mut}`, which check `state`, and
+// through leases, which set it first. The state's acquire/release pairs order the accesses.
+unsafe impl Sync for Inner {}
+// SAFETY: `Inner` owns its memory; nothing in it is tied to a thread.
+unsafe impl Send for Inner {}
+
+/// Aligned host memory for transfers. One owner; the device borrows it from the moment a transfer is
+/// enqueued until the transfer is done, and access in between is refused.
+pub struct HostSlot {
+    inner: Arc<Inner>,
+}
+
+impl HostSlot {
+    /// A zeroed slot of `bytes` bytes on a 64-byte boundary.
+    #[must_use]
+    pub fn new(bytes: usize) -> Self {
+        let lines = vec![Line([0; 64]); bytes.div_ceil(64)].into_boxed_slice();
+        Self {
+            inner: Arc::new(Inner {
+                bytes,
+                memory: UnsafeCell::new(lines),
+                state: AtomicU32::new(0),
+            }),
+        }
+    }
+
+    /// Size in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.inner.bytes
+    }
+
+    /// Whether the slot holds no bytes at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.inner.bytes == 0
+    }
+
+    /// Whether a transfer is pending.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.inner.state.load(Ordering::Acquire) != 0
+    }
+
+    /// The contents.
+    ///
+    /// # Errors
+    /// [`SlotError`] while the device may still write them.
+    pub fn bytes(&self) -> Result<&[u8], SlotError> {
+        if self.inner.state.load(Ordering::Acquire) & DEVICE_WRITES != 0 {
+            return Err(SlotError);
+        }
+        // SAFETY: no device write is pending, and a new one needs `&mut self` to be enqueued, which cannot
+        // happen while the returned borrow lives.
+        Ok(unsafe { std::slice::from_raw_parts(self.inner.memory.get().read_ptr(), self.inner.bytes) })
+    }
+
+    /// The contents, to be written.
+    ///
+    /// # Errors
+    /// [`SlotError`] while the device uses the slot in any way.
+    pub fn bytes_mut(&mut self) -> Result<&mut [u8], SlotError> {
+        if self.is_busy() {
+            return Err(SlotError);
+        }
+        // SAFETY: no lease exists, and `&mut self` keeps new ones from being made while the borrow lives.
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.inner.memory.get().read_ptr(), self.inner.bytes) })
+    }
+
+    /// Lends the slot to the device as the source of a transfer.
+    pub(super) fn lend_source(&self) -> Result<SlotLease, SlotError> {
+        let previous = self.inner.state.fetch_add(1, Ordering::AcqRel);
+        if previous & DEVICE_WRITES != 0 {
+            self.inner.state.fetch_sub(1, Ordering::Release);
+            return Err(SlotError);
+        }
+        Ok(SlotLease {
+            inner: Arc::clone(&self.inner),
+            undo: 1,
+        })
+    }
+
+    /// Lends the slot to the device as the destination of a transfer.
+    pub(super) fn lend_destination(&mut self) -> Result<SlotLease, SlotError> {
+        self.inner
+            .state
+            .compare_exchange(0, DEVICE_WRITES, Ordering::AcqRel, Ordering::Acquire)
+            .map_err(|_| SlotError)?;
+        Ok(SlotLease {
+            inner: Arc::clone(&self.inner),
+            undo: DEVICE_WRITES,
+        })
+    }
+}
+
+impl fmt::Debug for HostSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "HostSlot({} bytes{})",
+            self.len(),
+            if self.is_busy() { ", on loan" } else { "" }
+        )
+    }
+}
+
+/// The device's side of a loan; ends when dropped.
+pub(super) struct SlotLease {
+    inner: Arc<Inner>,
+    undo: u32,
+}
+
+impl SlotLease {
+    /// Start of the slot's memory.
+    pub(super) fn as_ptr(&self) -> *mut u8 {
+        self.inner.memory.get().read_ptr()
+    }
+}
+
+impl Drop for SlotLease {
+    fn drop(&mut self) {
+        self.inner.state.fetch_sub(self.undo, Ordering::Release);
+    }
+}
+
+impl fmt::Debug for SlotLease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SlotLease({} bytes)", self.inner.bytes)
+    }
+}
+
+/// Address of boxed lines without forming a reference to them.
+trait ReadPtr {
+    fn read_ptr(self) -> *mut u8;
+}
+
+impl ReadPtr for *mut Box<[Line]> {
+    fn read_ptr(self) -> *mut u8 {
+        // SAFETY: the pointer comes from a live `UnsafeCell`; only the box's address is read, and the box
+        // itself is never replaced.
+        unsafe { (*self).as_mut_ptr().cast() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_on_loan_refuses_what_would_race() {
+        let mut slot = HostSlot::new(100);
+        slot.bytes_mut().unwrap().fill(7);
+        let upload = slot.lend_source().unwrap();
+        assert_eq!(slot.bytes().unwrap()[99], 7);
+        assert!(slot.bytes_mut().is_err());
+        assert!(slot.lend_destination().is_err());
+        drop(upload);
+        let download = slot.lend_destination().unwrap();
+        assert!(slot.bytes().is_err() && slot.lend_source().is_err() && slot.is_busy());
+        drop(download);
+        assert!(slot.bytes_mut().is_ok() && !slot.is_busy());
+    }
+}

@@ -1,0 +1,1 @@
+//! Camera pre-processing: plain functions on plain data.

@@ -1,0 +1,1 @@
+//! Bags, messages, recordings and transports.

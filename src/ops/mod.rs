@@ -1,0 +1,1 @@
+//! Checked builders that turn tensor operations into device programs.

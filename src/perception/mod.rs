@@ -1,0 +1,1 @@
+//! Detectors: prepare, forward, finish.

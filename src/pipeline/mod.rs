@@ -1,0 +1,1 @@
+//! Pipeline files: schema, validation and plan.

@@ -1,0 +1,1 @@
+//! Actors, channels, clock and shutdown.

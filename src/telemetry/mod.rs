@@ -1,0 +1,1 @@
+//! Latency, drops and reports.

@@ -1,0 +1,65 @@
+//! Data types, shapes, strided views and host tensors.
+//!
+//! Plain data: nothing here knows a device, a file or a thread. Every room may use it.
+
+mod dtype;
+mod host;
+mod shape;
+mod view;
+
+pub use dtype::{DType, Element};
+pub use host::HostTensor;
+pub use shape::{Layout, MAX_RANK, Shape, TensorSpec};
+pub use view::View;
+
+/// What can be wrong with a shape, a view or a host tensor.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TensorError {
+    /// More dimensions than [`MAX_RANK`].
+    #[error("rank {rank} is above the supported {MAX_RANK}")]
+    RankTooHigh {
+        /// The refused rank.
+        rank: usize,
+    },
+    /// The element or byte count does not fit the address space.
+    #[error("shape {dims:?} of {dtype_bytes}-byte elements is larger than the address space")]
+    TooLarge {
+        /// The refused dimensions.
+        dims: Vec<usize>,
+        /// Bytes per element (1 where only elements were counted).
+        dtype_bytes: usize,
+    },
+    /// Two shapes that had to be equal (or broadcastable) are not.
+    #[error("shape {found} does not fit {expected}")]
+    ShapeMismatch {
+        /// What was required.
+        expected: Shape,
+        /// What was given.
+        found: Shape,
+    },
+    /// The data type is another one than required.
+    #[error("expected {expected} elements, found {found}")]
+    DTypeMismatch {
+        /// What was required.
+        expected: DType,
+        /// What was given.
+        found: DType,
+    },
+    /// A buffer length does not match the shape.
+    #[error("expected {expected} bytes, found {found}")]
+    LengthMismatch {
+        /// Bytes that the spec needs.
+        expected: usize,
+        /// Bytes that were given.
+        found: usize,
+    },
+    /// An axis, range or permutation that the view does not have.
+    #[error("{what} does not fit shape {shape}")]
+    BadAxis {
+        /// The refused axis, range or permutation in words.
+        what: String,
+        /// The shape that it was applied to.
+        shape: Shape,
+    },
+}

@@ -1,0 +1,1 @@
+//! Warm-up, capture and replay of device work.
