@@ -1,4 +1,11 @@
 //! The `sensorium` command: one file per subcommand; this file only parses and dispatches.
+//!
+//! A subcommand is a file with a `clap::Args` struct and `fn run(args) -> miette::Result<ExitCode>`. Results
+//! go to standard output through [`report::print`], everything else (progress, logs, errors) to standard
+//! error. Exit codes: 0 success, 1 the command failed, 2 the command line was wrong.
+
+mod logging;
+mod report;
 
 use std::process::ExitCode;
 
@@ -6,8 +13,16 @@ use clap::{Parser, Subcommand};
 
 /// Streaming perception on one accelerator: bags and live streams in, detections out.
 #[derive(Debug, Parser)]
-#[command(name = "sensorium", version, about, max_term_width = 100)]
+#[command(
+    name = "sensorium",
+    version,
+    about,
+    max_term_width = 100,
+    propagate_version = true
+)]
 struct Cli {
+    #[command(flatten)]
+    logging: logging::Verbosity,
     #[command(subcommand)]
     command: Command,
 }
@@ -15,9 +30,16 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {}
 
+impl Command {
+    fn run(self) -> miette::Result<ExitCode> {
+        match self {}
+    }
+}
+
 /// Parses the command line, runs the command and prints any error with its cause and what to do.
 #[must_use]
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    match cli.command {}
+    let result = cli.logging.init().and_then(|()| cli.command.run());
+    result.unwrap_or_else(|error| report::failure(&error))
 }
