@@ -4,8 +4,12 @@
 //! go to standard output through [`report::print`], everything else (progress, logs, errors) to standard
 //! error. Exit codes: 0 success, 1 the command failed, 2 the command line was wrong.
 
+mod check;
+mod graph;
 mod logging;
+mod pipeline_args;
 mod report;
+mod schema;
 
 use std::process::ExitCode;
 
@@ -28,11 +32,19 @@ struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {}
+enum Command {
+    Check(check::Args),
+    Graph(graph::Args),
+    Schema(schema::Args),
+}
 
 impl Command {
     fn run(self) -> miette::Result<ExitCode> {
-        match self {}
+        match self {
+            Self::Check(args) => check::run(args),
+            Self::Graph(args) => graph::run(args),
+            Self::Schema(args) => schema::run(args),
+        }
     }
 }
 
