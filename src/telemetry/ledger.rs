@@ -413,6 +413,8 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
     use super::*;
 
     fn ledger(names: &[&str]) -> (Ledger, Vec<StreamId>) {

@@ -5,7 +5,7 @@
 //! - Every frame that comes in is settled once, as out or as dropped with a reason and a place. The
 //!   [`Ledger`] is the only place that counts, and it names the frames that were never settled.
 //! - [`LatencyRecorder`] and [`Ledger`] become a [`RunSummary`], which prints itself as a table and is the
-//!   body of its report.
+//!   body of the [`report`].
 //!
 //! Recording is cheap (no allocation once a stream has been seen) and may happen on any thread. May be called
 //! by `io`, `runtime` and `cli`; calls `outputs`.
@@ -17,6 +17,7 @@ pub mod jsonl;
 mod ledger;
 mod recorder;
 mod regularity;
+pub mod report;
 mod stage;
 mod stream;
 mod summary;
