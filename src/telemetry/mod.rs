@@ -10,6 +10,7 @@
 //! Recording is cheap (no allocation once a stream has been seen) and may happen on any thread. May be called
 //! by `io`, `runtime` and `cli`; calls `outputs`.
 
+mod balance;
 mod clock;
 mod frame;
 mod histogram;
@@ -24,10 +25,11 @@ mod summary;
 mod table;
 mod timeline;
 
+pub use balance::{Balance, BalanceError, DropCount, DropReason, Imbalance, StreamAccount};
 pub use clock::MonotonicClock;
 pub use frame::{FrameTimes, Span};
 pub use histogram::{CurvePoint, LatencyHistogram, LatencyStats, Percentile};
-pub use ledger::{Balance, BalanceError, DropCount, DropReason, Imbalance, Ledger, StreamAccount};
+pub use ledger::Ledger;
 pub use recorder::{LatencyOptions, LatencyRecorder, Observation};
 pub use regularity::JitterStats;
 pub use stage::{Part, Stage};

@@ -7,6 +7,7 @@ mod charts;
 mod gallery;
 mod html;
 mod markup;
+mod time_axis;
 mod timeline_svg;
 
 use std::fs;

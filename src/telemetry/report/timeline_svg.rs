@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 
 use super::charts::nice_step;
 use super::markup::{duration, escape};
+use super::time_axis::{TimeAxis, last_end_ns};
 use crate::telemetry::{FrameId, Span, Stage, Timeline, TimelineFrame};
 
 const WIDTH: f64 = 1000.0;
@@ -15,12 +16,6 @@ const LABEL_WIDTH: f64 = 76.0;
 const LINE_WIDTH: f64 = WIDTH - LABEL_WIDTH;
 const ROW: f64 = 17.0;
 const LANE_GAP: f64 = 4.0;
-/// Room for one frame along the time axis.
-const FRAME_WIDTH: f64 = 62.0;
-/// Longest drawing in lines.
-const MAX_LINES: f64 = 5.0;
-/// An idle stretch of more than twice this is cut to it.
-const IDLE_WIDTH: f64 = 30.0;
 
 /// Colours and type of the timeline, shared by the page and the separate file.
 pub(super) const STYLE: &str = include_str!("timeline.css");
@@ -31,73 +26,6 @@ struct Block {
     stage: Stage,
     span: Span,
     row: usize,
-}
-
-/// Piecewise linear time: stretches in which frames were under way, with idle ones cut short between them.
-struct TimeAxis {
-    stretches: Vec<Stretch>,
-    px_per_ns: f64,
-}
-
-struct Stretch {
-    start_ns: u64,
-    end_ns: u64,
-    x0: f64,
-}
-
-impl TimeAxis {
-    fn new(frames: &[TimelineFrame]) -> Self {
-        let mut busy: Vec<(u64, u64)> = frames
-            .iter()
-            .map(|f| (f.times.released_ns(), last_end_ns(f)))
-            .collect();
-        busy.sort_unstable();
-        let mut stretches: Vec<Stretch> = Vec::new();
-        for (start_ns, end_ns) in busy {
-            match stretches.last_mut() {
-                Some(last) if start_ns <= last.end_ns => last.end_ns = last.end_ns.max(end_ns),
-                _ => stretches.push(Stretch {
-                    start_ns,
-                    end_ns,
-                    x0: 0.0,
-                }),
-            }
-        }
-        let busy_ns: u64 = stretches.iter().map(|s| s.end_ns - s.start_ns).sum();
-        let busy_px = (frames.len() as f64 * FRAME_WIDTH).clamp(LINE_WIDTH, LINE_WIDTH * MAX_LINES);
-        let px_per_ns = busy_px / busy_ns.max(1) as f64;
-        let mut x = 0.0;
-        let mut previous_end_ns = stretches.first().map_or(0, |s| s.start_ns);
-        for stretch in &mut stretches {
-            let idle_px = (stretch.start_ns - previous_end_ns) as f64 * px_per_ns;
-            x += if idle_px > 2.0 * IDLE_WIDTH {
-                IDLE_WIDTH
-            } else {
-                idle_px
-            };
-            stretch.x0 = x;
-            x += (stretch.end_ns - stretch.start_ns) as f64 * px_per_ns;
-            previous_end_ns = stretch.end_ns;
-        }
-        Self { stretches, px_per_ns }
-    }
-
-    /// Position of a time that lies in a stretch.
-    fn x(&self, at_ns: u64) -> f64 {
-        let index = self.stretches.partition_point(|s| s.start_ns <= at_ns);
-        let stretch = &self.stretches[index.saturating_sub(1)];
-        stretch.x0 + (at_ns.min(stretch.end_ns).saturating_sub(stretch.start_ns)) as f64 * self.px_per_ns
-    }
-
-    fn width(&self) -> f64 {
-        self.stretches
-            .last()
-            .map_or(0.0, |s| s.x0 + (s.end_ns - s.start_ns) as f64 * self.px_per_ns)
-    }
-
-    fn start_ns(&self) -> u64 {
-        self.stretches.first().map_or(0, |s| s.start_ns)
-    }
 }
 
 /// The timeline as a file of its own.
@@ -158,7 +86,7 @@ fn draw(timeline: &Timeline) -> (String, f64) {
         return (svg, 20.0);
     }
     let names = Names::of(timeline);
-    let axis = TimeAxis::new(timeline.first());
+    let axis = TimeAxis::new(timeline.first(), LINE_WIDTH);
     let blocks = blocks(timeline.first());
     let lines = (axis.width() / LINE_WIDTH - 1e-6).ceil().max(1.0) as usize;
     let mut y = names.legend(&mut svg);
@@ -424,12 +352,6 @@ fn draw_worst(svg: &mut String, worst: &TimelineFrame, names: &Names, y: f64) ->
     top
 }
 
-fn last_end_ns(shown: &TimelineFrame) -> u64 {
-    let released_ns = shown.times.released_ns();
-    let ends = shown.times.spans().map(|(_, span)| span.finished_ns);
-    ends.max().unwrap_or(released_ns).max(released_ns)
-}
-
 fn duration_ns(ns: u64) -> String {
     duration(ns as f64 / 1000.0)
 }
@@ -496,22 +418,5 @@ mod tests {
             rows,
             [(0, Prepare, 0), (1, Prepare, 1), (2, Prepare, 0), (2, Finish, 0)]
         );
-    }
-
-    #[test]
-    fn idle_time_is_cut_and_busy_time_keeps_its_scale() {
-        let shown = timeline(&[
-            (0, &[(Stage::Replay, 0, 100)]),
-            (50, &[(Stage::Replay, 100, 200)]),
-            (1_000_000, &[(Stage::Replay, 1_000_000, 1_000_300)]),
-        ]);
-        let axis = TimeAxis::new(shown.first());
-        let x = |us: u64| axis.x(us * 1000);
-        assert_eq!(axis.stretches.len(), 2);
-        let per_100_us = x(100) - x(0);
-        assert!((x(200) - x(100) - per_100_us).abs() < 1e-6);
-        assert!((x(1_000_300) - x(1_000_000) - 3.0 * per_100_us).abs() < 1e-6);
-        assert!((x(1_000_000) - x(200) - IDLE_WIDTH).abs() < 1e-6);
-        assert!((axis.width() - x(1_000_300)).abs() < 1e-6);
     }
 }
