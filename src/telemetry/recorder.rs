@@ -194,11 +194,11 @@ impl LatencyRecorder {
         self.unpublished
     }
 
-    /// Frames per second from the first intended release to the last publishing.
+    /// Frames per second from the first intended release to the last publishing, to three decimals.
     #[must_use]
     pub fn throughput_fps(&self) -> Option<f64> {
         let busy_ns = self.last_published_ns.checked_sub(self.first_released_ns)?;
-        (busy_ns > 0).then(|| self.total.count() as f64 * 1e9 / busy_ns as f64)
+        (busy_ns > 0).then(|| (self.total.count() as f64 * 1e12 / busy_ns as f64).round() / 1e3)
     }
 
     /// Total latency of one stream.
@@ -232,6 +232,8 @@ impl LatencyRecorder {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
     use super::*;
     use crate::telemetry::Streams;
 

@@ -122,6 +122,8 @@ impl Jitter {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
     use super::*;
 
     const MS: u64 = 1_000_000;
