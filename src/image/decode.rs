@@ -80,8 +80,8 @@ pub enum DecodeError {
 ///   [`PixelFormat::Rgb8`] or, with transparency, [`PixelFormat::Rgba8`]; the alpha of a grey image is dropped.
 ///
 /// A file that stops early is an error, never a half grey image; no memory is reserved for a size that the
-/// bytes cannot hold. One gap remains: a JPEG whose coded data was shortened but which was closed with a
-/// proper end marker shows flat blocks in its lower part, as in every common decoder.
+/// bytes cannot hold. One gap remains: a JPEG whose coded data was shortened but which was then closed with a
+/// proper end marker decodes, with wrong blocks from the cut on. OpenCV returns such an image too.
 ///
 /// # Errors
 /// [`DecodeError`].
