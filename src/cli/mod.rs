@@ -1,4 +1,15 @@
 //! The `sensorium` command: one file per subcommand; this file only parses and dispatches.
+//!
+//! A subcommand is a file with a `clap::Args` struct and `fn run(args) -> miette::Result<ExitCode>`. Results
+//! go to standard output through [`report::print`], everything else (progress, logs, errors) to standard
+//! error. Exit codes: 0 success, 1 the command failed, 2 the command line was wrong.
+
+mod check;
+mod graph;
+mod logging;
+mod pipeline_args;
+mod report;
+mod schema;
 
 use std::process::ExitCode;
 
@@ -6,18 +17,41 @@ use clap::{Parser, Subcommand};
 
 /// Streaming perception on one accelerator: bags and live streams in, detections out.
 #[derive(Debug, Parser)]
-#[command(name = "sensorium", version, about, max_term_width = 100)]
+#[command(
+    name = "sensorium",
+    version,
+    about,
+    max_term_width = 100,
+    propagate_version = true
+)]
 struct Cli {
+    #[command(flatten)]
+    logging: logging::Verbosity,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {}
+enum Command {
+    Check(check::Args),
+    Graph(graph::Args),
+    Schema(schema::Args),
+}
+
+impl Command {
+    fn run(self) -> miette::Result<ExitCode> {
+        match self {
+            Self::Check(args) => check::run(args),
+            Self::Graph(args) => graph::run(args),
+            Self::Schema(args) => schema::run(args),
+        }
+    }
+}
 
 /// Parses the command line, runs the command and prints any error with its cause and what to do.
 #[must_use]
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    match cli.command {}
+    let result = cli.logging.init().and_then(|()| cli.command.run());
+    result.unwrap_or_else(|error| report::failure(&error))
 }

@@ -1,1 +1,40 @@
-//! Pipeline files: schema, validation and plan.
+//! Pipeline files: what they say, what is wrong with them, and the plan that they describe.
+//!
+//! [`Pipeline::load`] turns a YAML file into plain data that needs no further checks, or into every error of
+//! the file at once, each with file, line, column, what was expected and the nearest valid spelling. The steps:
+//!
+//! 1. `tree`: YAML to a tree in which every key and value knows its place; nesting, size and aliases bounded.
+//! 2. `substitute`, `set`: `${VAR}` from the environment, `--set` from the command line.
+//! 3. `shape`: the tree against the JSON Schema, which is generated from the types in `raw`.
+//! 4. `validate`: names, connections, files; the result is a [`Pipeline`].
+//! 5. [`Pipeline::plan`]: the actors and channels that the runtime starts; [`Pipeline::mermaid`] draws them.
+//!
+//! May be called by `telemetry`, `io`, `runtime` and `cli`; calls no other room.
+
+mod connect;
+mod graph;
+mod load;
+mod mermaid;
+mod nearest;
+mod plan;
+mod problem;
+mod raw;
+mod schema;
+mod set;
+mod settings;
+mod shape;
+mod source;
+mod substitute;
+mod tree;
+mod validate;
+
+pub use load::Overrides;
+pub use plan::{Actor, ActorRole, Channel, Plan, RunsOn};
+pub use problem::{InvalidPipeline, PipelineError, Problem, ProblemRecord};
+pub use schema::pipeline_schema;
+pub use settings::{
+    Backend, Clock, DetectorSettings, DetectorType, DeviceSettings, Edge, JsonLinesSettings, Labels,
+    ModelSettings, Node, NodeKind, OnFull, OnStreamsFull, Pipeline, Precision, Preprocess, PublisherSettings,
+    Rate, RateError, RecorderSettings, SourceSettings, Threads, Topics, Transport, ZenohMode,
+};
+pub use substitute::Environment;

@@ -1,1 +1,37 @@
-//! Latency, drops and reports.
+//! Latency told honestly, every drop accounted for, and the report of a run.
+//!
+//! - Latency counts from the *intended* release of a frame ([`FrameTimes`]), so a stalled consumer shows in
+//!   the numbers instead of slowing the clock that measures it. Nothing is ever left out of a histogram.
+//! - Every frame that comes in is settled once, as out or as dropped with a reason and a place. The
+//!   [`Ledger`] is the only place that counts, and it names the frames that were never settled.
+//! - [`LatencyRecorder`] and [`Ledger`] become a [`RunSummary`], which prints itself as a table and is the
+//!   body of its report.
+//!
+//! Recording is cheap (no allocation once a stream has been seen) and may happen on any thread. May be called
+//! by `io`, `runtime` and `cli`; calls `outputs`.
+
+mod clock;
+mod frame;
+mod histogram;
+pub mod jsonl;
+mod ledger;
+mod recorder;
+mod regularity;
+mod stage;
+mod stream;
+mod summary;
+mod table;
+mod timeline;
+
+pub use clock::MonotonicClock;
+pub use frame::{FrameTimes, Span};
+pub use histogram::{CurvePoint, LatencyHistogram, LatencyStats, Percentile};
+pub use ledger::{Balance, BalanceError, DropCount, DropReason, Imbalance, Ledger, StreamAccount};
+pub use recorder::{LatencyOptions, LatencyRecorder, Observation};
+pub use regularity::JitterStats;
+pub use stage::{Part, Stage};
+pub use stream::{FrameId, StreamId, Streams};
+pub use summary::{
+    ClockKind, DeadlineSummary, FrameCounts, RunInfo, RunSummary, StageSummary, StreamSummary,
+};
+pub use timeline::{Timeline, TimelineFrame};

@@ -1,1 +1,17 @@
-//! Warm-up, capture and replay of device work.
+//! Warm-up, capture and replay of device work, independent of the backend.
+//!
+//! A [`TraceRunner`] owns the persistent tensors of one model (inputs, parameters, outputs), warms its
+//! variants, captures them strictly (no program may be compiled in a capture) and replays them on one or two
+//! command queues. It does not own the device: the device's owner passes it to every call.
+//!
+//! Called by `models`, `perception` and `runtime`; calls `device` and `ops`.
+
+mod context;
+mod error;
+mod run;
+mod runner;
+
+pub use context::TraceContext;
+pub use error::TraceError;
+pub use run::{Pending, TensorMap};
+pub use runner::{InputId, OutputInfo, ParamId, TraceOptions, TraceRunner, VariantFn, VariantId};

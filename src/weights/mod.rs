@@ -1,1 +1,22 @@
-//! Model files read as data.
+//! Model files read as data: ONNX graphs with their constants, and what can be folded into them.
+//!
+//! Files are untrusted: sizes are checked before memory is reserved, external data stays inside the model's
+//! folder, and every refusal names the model and the tensor or node. Nothing here runs a model.
+//!
+//! May be called by every room below it; calls `tensor`.
+
+mod array;
+mod error;
+mod external;
+mod fold;
+mod graph;
+mod node;
+mod onnx;
+pub mod proto;
+mod tensor;
+
+pub use array::{Array, ElementType, Values};
+pub use error::OnnxError;
+pub use fold::{BatchNorm, FoldError, fold_bn_conv};
+pub use node::{Attribute, AttributeError, Node};
+pub use onnx::{Dim, OnnxModel, ValueInfo};

@@ -1,9 +1,47 @@
 //! The CPU device's kernels: each operation prepared once, then run on raw buffers.
+//!
+//! [`prepare`] checks a description completely and makes every decision; running the result makes none and
+//! allocates nothing. Arithmetic is fp32 whatever the storage ([`crate::tensor::DType::F32`] or
+//! [`crate::tensor::DType::Bf16`], rounded to nearest even on store). Every formula exists once, generic over
+//! the vector type (`lanes`), and is instantiated for one lane, AVX2 and AVX-512: all three, and any number
+//! of threads, give the same bits (NaN payloads excepted).
+//!
+//! - `check`: shapes, bounds, types
+//! - `lanes`, `simd_avx2`, `simd_avx512`, `ops`: vector types and the functions instantiated for each
+//! - `formula`: activations
+//! - `tile`: the inner loops of convolution and pooling
+//! - `geometry`, `conv`, `conv_dense`, `conv_depthwise`, `pack`: convolution
+//! - `pooling`, `softmax`, `elementwise`, `copy`, `indexed`: the other operations
+//! - `nest`: loops over strided views
+
+mod check;
+mod conv;
+mod conv_dense;
+mod conv_depthwise;
+mod copy;
+mod elementwise;
+mod formula;
+mod geometry;
+mod indexed;
+mod lanes;
+mod nest;
+mod ops;
+mod pack;
+mod pooling;
+#[cfg(target_arch = "x86_64")]
+mod simd_avx2;
+#[cfg(target_arch = "x86_64")]
+mod simd_avx512;
+mod softmax;
+mod tile;
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::pool::ComputePool;
-use crate::device::{DeviceError, OpDesc, WeightDesc};
+use crate::device::{DeviceError, OpDesc};
+
+pub use pack::pack_weights;
 
 /// One bound buffer.
 #[derive(Debug, Clone, Copy)]
@@ -20,6 +58,13 @@ unsafe impl Send for BufferRef {}
 // SAFETY: as above.
 unsafe impl Sync for BufferRef {}
 
+impl BufferRef {
+    /// Address of the element `offset`. Never dereferenced here, so any offset is allowed.
+    const fn at<T>(&self, offset: isize) -> *mut T {
+        self.ptr.cast::<T>().wrapping_offset(offset)
+    }
+}
+
 /// A prepared operation: every decision (instruction set, blocking, index tables) is made, running it
 /// allocates nothing.
 pub trait Kernel: Send + Sync + fmt::Debug {
@@ -28,10 +73,104 @@ pub trait Kernel: Send + Sync + fmt::Debug {
         0
     }
 
+    /// Smallest size in bytes of each bound buffer, in the order of [`OpDesc`]; prepared weights included.
+    fn required_bytes(&self) -> &[usize];
+
     /// Runs on bound buffers, in the order of [`OpDesc`].
     ///
     /// # Safety
-    /// The buffers must be alive, at least as large as the description's views reach, and not written by
-    /// anyone else (nor read, where the kernel writes) during the call.
+    /// As many buffers as [`Self::required_bytes`] has entries, each alive, aligned to 64 bytes and at least
+    /// that large, and not written by anyone else (nor read, where the kernel writes) during the call; a
+    /// weights buffer holds what [`pack_weights`] made for the same description and [`Isa`]. The pool's
+    /// scratch is at least [`Self::scratch_bytes`].
     unsafe fn run(&self, buffers: &[BufferRef], pool: &ComputePool);
+}
+
+/// Instruction set that a kernel is prepared for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Isa {
+    /// One lane, any processor.
+    Scalar,
+    /// Eight lanes: AVX2 and FMA.
+    Avx2,
+    /// Sixteen lanes: AVX-512 F, BW, VL and DQ.
+    Avx512,
+}
+
+impl Isa {
+    /// The widest set that this processor has.
+    #[must_use]
+    pub fn detect() -> Self {
+        [Self::Avx512, Self::Avx2]
+            .into_iter()
+            .find(|isa| isa.is_available())
+            .unwrap_or(Self::Scalar)
+    }
+
+    /// Whether this processor has the set.
+    #[must_use]
+    pub fn is_available(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let avx2 = || is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+            match self {
+                Self::Scalar => true,
+                Self::Avx2 => avx2(),
+                Self::Avx512 => {
+                    avx2()
+                        && is_x86_feature_detected!("avx512f")
+                        && is_x86_feature_detected!("avx512bw")
+                        && is_x86_feature_detected!("avx512vl")
+                        && is_x86_feature_detected!("avx512dq")
+                }
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            self == Self::Scalar
+        }
+    }
+}
+
+impl fmt::Display for Isa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Scalar => "scalar",
+            Self::Avx2 => "AVX2",
+            Self::Avx512 => "AVX-512",
+        })
+    }
+}
+
+/// Checks a description and prepares its kernel.
+///
+/// # Errors
+/// [`DeviceError::InvalidOp`] for anything that no kernel can do as described: shapes that do not match,
+/// types that are not supported, views that reach below element 0, a destination that would be written twice,
+/// geometry that does not fit the output, tables that point outside their axis, or an `isa` that this
+/// processor lacks.
+pub fn prepare(op: &OpDesc, isa: Isa) -> Result<Arc<dyn Kernel>, DeviceError> {
+    let ops = ops::for_isa(isa)
+        .ok_or_else(|| check::invalid(op.name(), format!("this processor has no {isa} instructions")))?;
+    Ok(match op {
+        OpDesc::Copy { src, dst } => copy::prepare(src, dst)?,
+        OpDesc::Fill { dst, value } => copy::prepare_fill(dst, value.get())?,
+        OpDesc::Conv2d(desc) => conv::prepare(desc, ops)?,
+        OpDesc::Pool2d(desc) => pooling::prepare(desc, ops)?,
+        OpDesc::ResizeNearest {
+            src,
+            dst,
+            rows,
+            columns,
+        } => indexed::prepare_resize(src, dst, rows, columns)?,
+        OpDesc::Unary { src, dst, activation } => elementwise::prepare_unary(src, dst, *activation, ops)?,
+        OpDesc::Binary { lhs, rhs, dst, kind } => elementwise::prepare_binary(lhs, rhs, dst, *kind, ops)?,
+        OpDesc::Softmax { src, dst, axis } => softmax::prepare(src, dst, *axis, ops)?,
+        OpDesc::Gather {
+            src,
+            dst,
+            axis,
+            indices,
+        } => indexed::prepare_gather(src, dst, *axis, indices)?,
+    })
 }

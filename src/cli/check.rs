@@ -1,0 +1,151 @@
+//! `sensorium check`: what a pipeline file says, or all that is wrong with it.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use miette::{IntoDiagnostic, Report};
+use serde_json::json;
+
+use super::pipeline_args::{Format, PipelineArgs};
+use super::report;
+use crate::pipeline::{Labels, NodeKind, Pipeline, PipelineError, Problem, ProblemRecord, Topics};
+
+/// Checks a pipeline file without running it.
+///
+/// Every error is shown with its place, what was expected there and the nearest valid spelling. The exit code
+/// is 0 for a good file, also one with warnings, and 1 for a bad one.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sensorium check pipelines/yolox.yaml
+  sensorium check pipelines/yolox.yaml --set nodes.camera.rate=max --format json")]
+pub(super) struct Args {
+    #[command(flatten)]
+    pipeline: PipelineArgs,
+    /// Form of the result.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A file that is wrong or cannot be read.
+pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
+    let result = Pipeline::load(&args.pipeline.file, &args.pipeline.overrides());
+    match (args.format, result) {
+        (Format::Text, Ok(pipeline)) => {
+            for problem in pipeline.warnings.iter().chain(&pipeline.missing) {
+                report::show(&Report::new(problem.clone()));
+            }
+            report::print(&summary(&pipeline))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        (Format::Text, Err(error)) => Err(error.into()),
+        (Format::Json, result) => {
+            let code = if result.is_ok() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            };
+            report::print(&machine_readable(&result)?)?;
+            Ok(code)
+        }
+    }
+}
+
+fn machine_readable(result: &Result<Pipeline, PipelineError>) -> miette::Result<String> {
+    let records = |problems: &[Problem]| {
+        problems
+            .iter()
+            .map(Problem::to_record)
+            .collect::<Vec<ProblemRecord>>()
+    };
+    let document = match result {
+        Ok(pipeline) => json!({
+            "ok": true,
+            "pipeline": pipeline,
+            "plan": pipeline.plan(),
+            "problems": records(&[pipeline.warnings.as_slice(), &pipeline.missing].concat()),
+        }),
+        Err(error) => json!({
+            "ok": false,
+            "error": error.to_string(),
+            "problems": records(error.problems()),
+        }),
+    };
+    serde_json::to_string_pretty(&document).into_diagnostic()
+}
+
+fn summary(pipeline: &Pipeline) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let mut line = |head: &str, body: String| {
+        let _ = writeln!(text, "{head:<9}{body}");
+    };
+    line("ok", pipeline.file.display().to_string());
+    let device = &pipeline.device;
+    line(
+        "device",
+        format!(
+            "{}, threads {}, queues {}, arena {} MiB",
+            device.backend, device.threads, device.queues, device.arena_mib
+        ),
+    );
+    for (name, model) in &pipeline.models {
+        let weights = match &model.weights {
+            Some(path) => path.display().to_string(),
+            None => "to be given".to_owned(),
+        };
+        let labels = match &model.labels {
+            Labels::Coco80 => "coco80".to_owned(),
+            Labels::File(path) => path.display().to_string(),
+        };
+        line(
+            "model",
+            format!(
+                "{name}: {}, {}, {}, labels {labels}, weights {weights}",
+                model.detector_type, model.precision, model.preprocess
+            ),
+        );
+    }
+    for node in &pipeline.nodes {
+        line("node", format!("{}: {}", node.name, describe(&node.kind)));
+    }
+    for edge in &pipeline.edges {
+        let body = format!(
+            "{} -> {}: capacity {}, {}",
+            edge.from, edge.to, edge.capacity, edge.on_full
+        );
+        line("channel", body);
+    }
+    for name in &pipeline.inactive {
+        line("off", format!("{name}: has no path"));
+    }
+    text
+}
+
+fn describe(kind: &NodeKind) -> String {
+    match kind {
+        NodeKind::Source(source) => {
+            let bag = match &source.bag {
+                Some(path) => path.display().to_string(),
+                None => "to be given".to_owned(),
+            };
+            let topics = match &source.topics {
+                Topics::Auto => "every image topic".to_owned(),
+                Topics::Listed(topics) => format!("topics {}", topics.join(", ")),
+            };
+            format!(
+                "source, bag {bag}, {topics}, {} clock, rate {}",
+                source.clock, source.rate
+            )
+        }
+        NodeKind::Detector(detector) => format!(
+            "detector, model {}, workers {} to prepare and {} to finish",
+            detector.model, detector.prepare_workers, detector.finish_workers
+        ),
+        NodeKind::Publisher(publisher) => format!("publisher, {} key {}", publisher.transport, publisher.key),
+        NodeKind::Recorder(recorder) => format!("recorder, {}", recorder.path.display()),
+        NodeKind::JsonLines(jsonl) => format!("jsonl, {}", jsonl.path.display()),
+    }
+}

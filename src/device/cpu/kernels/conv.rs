@@ -1,0 +1,126 @@
+//! 2-D convolution: the checked problem and the choice of its kernel.
+
+use std::sync::Arc;
+
+use super::Kernel;
+use super::check::{Image, ensure, required_bytes, same_shape, storage, writes_each_place_once};
+use super::conv_dense::Dense;
+use super::conv_depthwise::Depthwise;
+use super::geometry::Window;
+use super::ops::Ops;
+use super::pack::Panels;
+use crate::device::{Activation, Conv2dDesc, DeviceError};
+use crate::tensor::DType;
+
+pub(super) const OP: &str = "conv2d";
+
+/// Most scratch memory that one thread may be asked for, in bytes.
+const MAX_SCRATCH: usize = 1 << 28;
+
+/// A convolution whose description holds together.
+#[derive(Debug, Clone)]
+pub(super) struct Problem {
+    pub(super) input: Image,
+    pub(super) output: Image,
+    pub(super) residual: Option<Image>,
+    pub(super) window: Window,
+    pub(super) groups: usize,
+    /// Input channels of one group.
+    pub(super) group_in: usize,
+    /// Output channels of one group.
+    pub(super) group_out: usize,
+    pub(super) dtype: DType,
+    pub(super) activation: Activation,
+}
+
+impl Problem {
+    /// Checks a description.
+    pub(super) fn new(desc: &Conv2dDesc) -> Result<Self, DeviceError> {
+        let input = Image::new(OP, "input", &desc.input)?;
+        let output = Image::new(OP, "output", &desc.output)?;
+        let mut operands = vec![("input", &desc.input), ("output", &desc.output)];
+        let mut residual = None;
+        if let Some(operand) = &desc.residual {
+            residual = Some(Image::new(OP, "residual", operand)?);
+            same_shape(OP, ("residual", &operand.view), ("output", &desc.output.view))?;
+            operands.push(("residual", operand));
+        }
+        let dtype = storage(OP, &operands)?;
+        writes_each_place_once(OP, "output", &desc.output)?;
+        ensure(input.n == output.n, OP, || {
+            format!("input holds {} images, output {}", input.n, output.n)
+        })?;
+        let groups = desc.groups;
+        ensure(
+            groups >= 1 && input.c.is_multiple_of(groups) && output.c.is_multiple_of(groups),
+            OP,
+            || {
+                format!(
+                    "{groups} groups do not divide {} input and {} output channels",
+                    input.c, output.c
+                )
+            },
+        )?;
+        let window = Window::new(OP, &desc.geometry, &input, &output)?;
+        Ok(Self {
+            group_in: input.c / groups,
+            group_out: output.c / groups,
+            input,
+            output,
+            residual,
+            window,
+            groups,
+            dtype,
+            activation: desc.activation,
+        })
+    }
+
+    /// Whether every output channel reads just the input channel of the same index.
+    pub(super) const fn is_depthwise(&self) -> bool {
+        self.group_in == 1 && self.group_out == 1 && self.groups > 1
+    }
+
+    /// The same problem with all pixels in one row, where the geometry and the views allow it.
+    fn flattened(self) -> Self {
+        let images = [Some(self.input), Some(self.output), self.residual];
+        let fits = self.window.is_pointwise() && images.iter().flatten().all(Image::is_one_row);
+        if !fits {
+            return self;
+        }
+        Self {
+            input: self.input.as_one_row(),
+            output: self.output.as_one_row(),
+            residual: self.residual.map(|image| image.as_one_row()),
+            ..self
+        }
+    }
+}
+
+/// Bytes of one thread's scratch, refused beyond [`MAX_SCRATCH`].
+pub(super) fn scratch_bytes(parts: &[Option<usize>]) -> Result<usize, DeviceError> {
+    let total = parts.iter().try_fold(0_usize, |sum, &part| {
+        sum.checked_add(part?.checked_next_multiple_of(64)?)
+    });
+    total
+        .filter(|&bytes| bytes <= MAX_SCRATCH)
+        .ok_or_else(|| super::check::invalid(OP, "the window times the channels is too large to gather"))
+}
+
+/// Prepares a convolution.
+pub(super) fn prepare(desc: &Conv2dDesc, ops: &'static Ops) -> Result<Arc<dyn Kernel>, DeviceError> {
+    let problem = Problem::new(desc)?;
+    let panels = Panels::new(&problem, ops.lanes)?;
+    let mut required = vec![
+        required_bytes(OP, "input", &desc.input)?,
+        panels.bytes(),
+        required_bytes(OP, "output", &desc.output)?,
+    ];
+    if let Some(residual) = &desc.residual {
+        required.push(required_bytes(OP, "residual", residual)?);
+    }
+    Ok(if problem.is_depthwise() {
+        Arc::new(Depthwise::new(problem, panels, required, ops)?)
+    } else {
+        Arc::new(Dense::new(problem.flattened(), panels, required, ops)?)
+    })
+}

@@ -1,0 +1,179 @@
+//! The functions that exist once per instruction set.
+
+use super::Isa;
+use super::tile::{Finish, Tap};
+use crate::device::{Activation, BinaryKind, PoolKind};
+use crate::tensor::DType;
+
+pub(super) type DenseFn = unsafe fn(&[Tap], usize, *const f32, *mut f32);
+pub(super) type DepthwiseFn = unsafe fn(&[Tap], usize, usize, usize, *const f32, *mut f32);
+pub(super) type FinishFn = unsafe fn(&Finish);
+pub(super) type PoolFn = unsafe fn(&[*const u8], usize, PoolKind, f32, *mut u8);
+pub(super) type WidenFn = unsafe fn(*const u8, *mut f32, usize);
+pub(super) type NarrowFn = unsafe fn(*const f32, *mut u8, usize);
+
+/// Vectors of output channels in a full panel of a dense convolution.
+pub(super) const PANEL_VECTORS: usize = 2;
+
+/// Functions that depend on the storage type.
+pub(super) struct StorageOps {
+    /// See [`super::tile::finish`].
+    pub(super) finish: FinishFn,
+    /// See [`super::tile::pool`].
+    pub(super) pool: PoolFn,
+    /// See [`super::tile::widen`].
+    pub(super) widen: WidenFn,
+    /// See [`super::tile::narrow`].
+    pub(super) narrow: NarrowFn,
+}
+
+/// One instruction set's functions.
+pub(super) struct Ops {
+    /// fp32 values in a vector.
+    pub(super) lanes: usize,
+    /// [`super::tile::dense`] for one vector and two vectors of channels, by number of pixels less one.
+    pub(super) dense: [&'static [DenseFn]; PANEL_VECTORS],
+    /// [`super::tile::depthwise`] for whole vectors and part of one, by number of pixels less one.
+    pub(super) depthwise: [&'static [DepthwiseFn]; 2],
+    /// Functions for fp32 storage.
+    pub(super) f32: StorageOps,
+    /// Functions for bf16 storage.
+    pub(super) bf16: StorageOps,
+    /// See [`super::formula::activate`].
+    pub(super) activate: unsafe fn(Activation, &mut [f32]),
+    /// See [`super::formula::combine`].
+    pub(super) combine: unsafe fn(BinaryKind, &mut [f32], &[f32]),
+}
+
+impl Ops {
+    /// Functions for a storage type ([`super::check::storage`] admits two).
+    pub(super) const fn of(&self, dtype: DType) -> &StorageOps {
+        match dtype {
+            DType::Bf16 => &self.bf16,
+            _ => &self.f32,
+        }
+    }
+
+    /// Most output pixels in a tile.
+    pub(super) const fn tile_rows(&self) -> usize {
+        self.dense[0].len()
+    }
+}
+
+/// Instantiates everything for one vector type, as a static `OPS`. The attribute gives each function its
+/// instruction set; the generic bodies are inlined into it.
+macro_rules! instantiate {
+    ($(#[$feature:meta])? $lanes:ident, tile rows: [$($rows:literal)*]) => {
+        mod instances {
+            use half::bf16;
+
+            use super::$lanes;
+            use $crate::device::cpu::kernels::formula;
+            use $crate::device::cpu::kernels::lanes::{Lanes, Storage};
+            use $crate::device::cpu::kernels::ops::{Ops, StorageOps};
+            use $crate::device::cpu::kernels::tile::{self, Finish, Tap};
+            use $crate::device::{Activation, BinaryKind, PoolKind};
+
+            $(#[$feature])?
+            unsafe fn dense<const MR: usize, const NV: usize>(
+                taps: &[Tap],
+                cin: usize,
+                panel: *const f32,
+                sums: *mut f32,
+            ) {
+                // SAFETY: the same contract.
+                unsafe { tile::dense::<$lanes, MR, NV>(taps, cin, panel, sums) }
+            }
+
+            $(#[$feature])?
+            unsafe fn depthwise<const P: usize, const PART: bool>(
+                taps: &[Tap],
+                x0: usize,
+                channel: usize,
+                lanes: usize,
+                panel: *const f32,
+                sums: *mut f32,
+            ) {
+                // SAFETY: the same contract.
+                unsafe { tile::depthwise::<$lanes, P, PART>(taps, x0, channel, lanes, panel, sums) }
+            }
+
+            $(#[$feature])?
+            unsafe fn finish<S: Storage>(tile: &Finish) {
+                // SAFETY: the same contract.
+                unsafe { tile::finish::<$lanes, S>(tile) }
+            }
+
+            $(#[$feature])?
+            unsafe fn pool<S: Storage>(
+                taps: &[*const u8],
+                channels: usize,
+                kind: PoolKind,
+                divisor: f32,
+                out: *mut u8,
+            ) {
+                // SAFETY: the same contract.
+                unsafe { tile::pool::<$lanes, S>(taps, channels, kind, divisor, out) }
+            }
+
+            $(#[$feature])?
+            unsafe fn widen<S: Storage>(from: *const u8, to: *mut f32, count: usize) {
+                // SAFETY: the same contract.
+                unsafe { tile::widen::<$lanes, S>(from, to, count) }
+            }
+
+            $(#[$feature])?
+            unsafe fn narrow<S: Storage>(from: *const f32, to: *mut u8, count: usize) {
+                // SAFETY: the same contract.
+                unsafe { tile::narrow::<$lanes, S>(from, to, count) }
+            }
+
+            $(#[$feature])?
+            unsafe fn activate(activation: Activation, values: &mut [f32]) {
+                // SAFETY: the same contract.
+                unsafe { formula::activate::<$lanes>(activation, values) }
+            }
+
+            $(#[$feature])?
+            unsafe fn combine(kind: BinaryKind, left: &mut [f32], right: &[f32]) {
+                // SAFETY: the same contract.
+                unsafe { formula::combine::<$lanes>(kind, left, right) }
+            }
+
+            const fn storage<S: Storage>() -> StorageOps {
+                StorageOps { finish: finish::<S>, pool: pool::<S>, widen: widen::<S>, narrow: narrow::<S> }
+            }
+
+            pub(in $crate::device::cpu::kernels) static OPS: Ops = Ops {
+                lanes: <$lanes as Lanes>::N,
+                dense: [&[$(dense::<$rows, 1>),*], &[$(dense::<$rows, 2>),*]],
+                depthwise: [&[$(depthwise::<$rows, false>),*], &[$(depthwise::<$rows, true>),*]],
+                f32: storage::<f32>(),
+                bf16: storage::<bf16>(),
+                activate,
+                combine,
+            };
+        }
+        pub(super) use instances::OPS;
+    };
+}
+pub(super) use instantiate;
+
+mod scalar {
+    /// One lane.
+    type Scalar = f32;
+    super::instantiate! { Scalar, tile rows: [1 2 3 4] }
+}
+
+/// The functions of an instruction set, or `None` where the processor lacks it.
+pub(super) fn for_isa(isa: Isa) -> Option<&'static Ops> {
+    isa.is_available().then_some(match isa {
+        Isa::Scalar => &scalar::OPS,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => &super::simd_avx2::OPS,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => &super::simd_avx512::OPS,
+        #[cfg(not(target_arch = "x86_64"))]
+        Isa::Avx2 | Isa::Avx512 => &scalar::OPS,
+    })
+}

@@ -1,0 +1,301 @@
+//! The inner loops of convolution and pooling, generic over the vector type.
+
+use super::formula::{Function, with_activation};
+use super::lanes::{Lanes, Storage};
+use crate::device::{Activation, PoolKind};
+
+/// Where one tap of a window lies for neighbouring output pixels: `base`, `base + step`, and so on. A tap
+/// outside the image has `step` 0 and points at zeros.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tap {
+    pub(super) base: *const f32,
+    pub(super) step: isize,
+}
+
+/// Dense tile: `MR` output pixels, `NV` vectors of output channels.
+///
+/// `sums[p][k] = bias[k] + sum over taps, then channels, of input * weight`, one chain of fused
+/// multiply-adds each. `panel` holds `[1 + taps * cin][NV * V::N]`, the biases first.
+///
+/// # Safety
+/// The instruction set is there; every tap is readable for `MR` pixels, `cin` values each;
+/// `panel` and `sums` (`[MR][NV * V::N]`) are valid for their sizes.
+#[expect(
+    clippy::needless_range_loop,
+    reason = "rows and vectors are the indices of the formula"
+)]
+#[inline(always)]
+pub(super) unsafe fn dense<V: Lanes, const MR: usize, const NV: usize>(
+    taps: &[Tap],
+    cin: usize,
+    panel: *const f32,
+    sums: *mut f32,
+) {
+    // SAFETY: every address lies inside what the caller promises.
+    unsafe {
+        let width = NV * V::N;
+        let mut acc = [[V::splat(0.0); NV]; MR];
+        for v in 0..NV {
+            let bias = V::load(panel.add(v * V::N));
+            for row in &mut acc {
+                row[v] = bias;
+            }
+        }
+        let mut weights = panel.add(width);
+        for tap in taps {
+            let step = tap.step;
+            // Three row pointers and two index registers address fourteen rows without spilling.
+            let step3 = 3 * step;
+            let mut near = tap.base;
+            let mut middle = near.wrapping_offset(5 * step);
+            let mut far = near.wrapping_offset(10 * step);
+            for _ in 0..cin {
+                let mut w = [V::splat(0.0); NV];
+                for v in 0..NV {
+                    w[v] = V::load(weights.add(v * V::N));
+                }
+                for p in 0..MR {
+                    let row = match p / 5 {
+                        0 => near,
+                        1 => middle,
+                        _ => far,
+                    };
+                    let value = match p % 5 {
+                        0 => *row,
+                        1 => *row.offset(step),
+                        2 => *row.offset(2 * step),
+                        3 => *row.offset(step3),
+                        _ => *row.offset(4 * step),
+                    };
+                    let value = V::splat(value);
+                    for v in 0..NV {
+                        acc[p][v] = value.fma(w[v], acc[p][v]);
+                    }
+                }
+                near = near.wrapping_add(1);
+                middle = middle.wrapping_add(1);
+                far = far.wrapping_add(1);
+                weights = weights.add(width);
+            }
+        }
+        for p in 0..MR {
+            for v in 0..NV {
+                acc[p][v].store(sums.add(p * width + v * V::N));
+            }
+        }
+    }
+}
+
+/// Depth-wise tile: the `P` output pixels from the `x0`-th on, the `lanes` channels from `channel` on.
+///
+/// `sums[p][c] = bias[c] + sum over taps of input * weight`. `panel` holds `[1 + taps][V::N]`. With `PART`,
+/// `lanes` may be below `V::N`.
+///
+/// # Safety
+/// As [`dense`]; taps are readable for `lanes` values from `channel` on.
+#[inline(always)]
+pub(super) unsafe fn depthwise<V: Lanes, const P: usize, const PART: bool>(
+    taps: &[Tap],
+    x0: usize,
+    channel: usize,
+    lanes: usize,
+    panel: *const f32,
+    sums: *mut f32,
+) {
+    // SAFETY: every address lies inside what the caller promises.
+    unsafe {
+        let mut acc = [V::load(panel); P];
+        let mut weights = panel;
+        for tap in taps {
+            weights = weights.add(V::N);
+            let w = V::load(weights);
+            let mut pixel = tap
+                .base
+                .wrapping_offset(x0 as isize * tap.step + channel as isize);
+            for sum in &mut acc {
+                let x = if PART {
+                    V::load_first(pixel, lanes)
+                } else {
+                    V::load(pixel)
+                };
+                *sum = x.fma(w, *sum);
+                pixel = pixel.wrapping_offset(tap.step);
+            }
+        }
+        for (p, sum) in acc.iter().enumerate() {
+            sum.store(sums.add(p * V::N));
+        }
+    }
+}
+
+/// What happens to a tile of sums: activation, residual, conversion, store.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Finish {
+    /// `[rows][sum_step]`
+    pub(super) sums: *const f32,
+    pub(super) sum_step: usize,
+    pub(super) rows: usize,
+    /// Channels to store, at most `sum_step`.
+    pub(super) channels: usize,
+    pub(super) activation: Activation,
+    /// First element of the first pixel, and elements to the next.
+    pub(super) out: *mut u8,
+    pub(super) out_step: isize,
+    /// The same of the residual, null where there is none.
+    pub(super) residual: *const u8,
+    pub(super) residual_step: isize,
+}
+
+/// `out = activation(sums) + residual`
+///
+/// # Safety
+/// The instruction set is there; all addresses are valid for the rows and channels stated.
+#[inline(always)]
+pub(super) unsafe fn finish<V: Lanes, S: Storage>(tile: &Finish) {
+    with_activation!(tile.activation, f => {
+        // SAFETY: the caller's contract.
+        unsafe { finish_rows::<V, S, _>(tile, f) }
+    });
+}
+
+#[inline(always)]
+unsafe fn finish_rows<V: Lanes, S: Storage, F: Function>(tile: &Finish, f: F) {
+    let whole = tile.channels - tile.channels % V::N;
+    let rest = tile.channels - whole;
+    // SAFETY: every address lies inside what the caller of `finish` promises; a residual pointer is only
+    // moved, never read, while it is null.
+    unsafe {
+        for row in 0..tile.rows {
+            let sums = tile.sums.add(row * tile.sum_step);
+            let out = tile.out.cast::<S>().offset(row as isize * tile.out_step);
+            let residual = tile
+                .residual
+                .cast::<S>()
+                .wrapping_offset(row as isize * tile.residual_step);
+            for c in (0..whole).step_by(V::N) {
+                let mut y = f.apply(V::load(sums.add(c)));
+                if !tile.residual.is_null() {
+                    y = y.add(S::load(residual.add(c)));
+                }
+                S::store(y, out.add(c));
+            }
+            if rest > 0 {
+                let mut y = f.apply(V::load_first(sums.add(whole), rest));
+                if !tile.residual.is_null() {
+                    y = y.add(S::load_first(residual.add(whole), rest));
+                }
+                S::store_first(y, out.add(whole), rest);
+            }
+        }
+    }
+}
+
+/// One output pixel of a pooling: `taps` are the addresses of the window's pixels inside the image.
+///
+/// # Safety
+/// The instruction set is there; every tap and `out` are valid for `channels` elements.
+#[inline(always)]
+pub(super) unsafe fn pool<V: Lanes, S: Storage>(
+    taps: &[*const u8],
+    channels: usize,
+    kind: PoolKind,
+    divisor: f32,
+    out: *mut u8,
+) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        match kind {
+            PoolKind::Max => pool_vectors::<V, S, true>(taps, channels, divisor, out.cast()),
+            PoolKind::AverageIncludingPad | PoolKind::AverageExcludingPad => {
+                pool_vectors::<V, S, false>(taps, channels, divisor, out.cast());
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn pool_vectors<V: Lanes, S: Storage, const MAX: bool>(
+    taps: &[*const u8],
+    channels: usize,
+    divisor: f32,
+    out: *mut S,
+) {
+    const AT_ONCE: usize = 4;
+    let start = if MAX { f32::NEG_INFINITY } else { 0.0 };
+    let step = |acc: V, x: V| {
+        if MAX {
+            x.if_nan(x, x.larger(acc))
+        } else {
+            acc.add(x)
+        }
+    };
+    let end = |acc: V| if MAX { acc } else { acc.div(acc.like(divisor)) };
+    let mut c = 0;
+    // SAFETY: every address lies inside what the caller of `pool` promises.
+    unsafe {
+        while c + AT_ONCE * V::N <= channels {
+            let mut acc = [V::splat(start); AT_ONCE];
+            for tap in taps {
+                let pixel = tap.cast::<S>().add(c);
+                for (v, a) in acc.iter_mut().enumerate() {
+                    *a = step(*a, S::load(pixel.add(v * V::N)));
+                }
+            }
+            for (v, a) in acc.iter().enumerate() {
+                S::store(end(*a), out.add(c + v * V::N));
+            }
+            c += AT_ONCE * V::N;
+        }
+        while c < channels {
+            let n = V::N.min(channels - c);
+            let mut acc = V::splat(start);
+            for tap in taps {
+                acc = step(acc, S::load_first(tap.cast::<S>().add(c), n));
+            }
+            S::store_first(end(acc), out.add(c), n);
+            c += n;
+        }
+    }
+}
+
+/// Copies `count` stored values to fp32.
+///
+/// # Safety
+/// The instruction set is there; both addresses are valid for `count` elements.
+#[inline(always)]
+pub(super) unsafe fn widen<V: Lanes, S: Storage>(from: *const u8, to: *mut f32, count: usize) {
+    let from = from.cast::<S>();
+    let whole = count - count % V::N;
+    // SAFETY: every address lies inside what the caller promises.
+    unsafe {
+        for i in (0..whole).step_by(V::N) {
+            S::load::<V>(from.add(i)).store(to.add(i));
+        }
+        if count > whole {
+            S::load_first::<V>(from.add(whole), count - whole).store_first(to.add(whole), count - whole);
+        }
+    }
+}
+
+/// Stores `count` fp32 values.
+///
+/// # Safety
+/// The instruction set is there; both addresses are valid for `count` elements.
+#[inline(always)]
+pub(super) unsafe fn narrow<V: Lanes, S: Storage>(from: *const f32, to: *mut u8, count: usize) {
+    let to = to.cast::<S>();
+    let whole = count - count % V::N;
+    // SAFETY: every address lies inside what the caller promises.
+    unsafe {
+        for i in (0..whole).step_by(V::N) {
+            S::store(V::load(from.add(i)), to.add(i));
+        }
+        if count > whole {
+            S::store_first(
+                V::load_first(from.add(whole), count - whole),
+                to.add(whole),
+                count - whole,
+            );
+        }
+    }
+}

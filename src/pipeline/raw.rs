@@ -1,0 +1,359 @@
+//! A pipeline file as it is written. The JSON Schema is generated from these types, and files are checked
+//! against that schema, so the documentation, the editor's completion and the parser are one definition.
+//!
+//! Doc comments here are user documentation: they become the descriptions of the schema and the advice in
+//! error messages. Every key that may be left out says what that means.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::settings::{
+    Backend, Clock, DetectorType, OnFull, OnStreamsFull, Precision, Preprocess, Transport, ZenohMode,
+};
+
+/// Largest capacity of a channel, in samples.
+pub(super) const MAX_CAPACITY: u32 = 65_536;
+/// Characters of the names of pipelines, models and nodes.
+pub(super) const NAME_PATTERN: &str = "^[a-z0-9_-]+$";
+
+/// A pipeline: sensor streams, the models that they run through, and where the results go.
+///
+/// A text value may hold ${VAR} or ${VAR:-default}, which the environment replaces; $${ stands for a plain ${.
+/// Paths are relative to the folder of the file.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Pipeline")]
+pub(super) struct RawPipeline {
+    /// Name of the pipeline, part of the keys that results are published under.
+    #[schemars(regex(pattern = NAME_PATTERN))]
+    pub(super) pipeline: String,
+    /// The device that runs the models. Left out: the CPU device with its defaults.
+    #[serde(default)]
+    pub(super) device: RawDevice,
+    /// Models by name.
+    #[serde(default)]
+    #[schemars(extend("propertyNames" = { "pattern": NAME_PATTERN }))]
+    pub(super) models: BTreeMap<String, RawModel>,
+    /// Nodes by name: sources, detectors and sinks, joined by their `input`.
+    #[schemars(extend("propertyNames" = { "pattern": NAME_PATTERN }))]
+    pub(super) nodes: BTreeMap<String, RawNode>,
+    /// Sizes and policies of the channels between nodes. Left out: the defaults of `channels.default`.
+    #[serde(default)]
+    pub(super) channels: RawChannels,
+}
+
+/// The device that runs the models.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(rename = "Device")]
+pub(super) struct RawDevice {
+    /// Which device.
+    pub(super) backend: Backend,
+    /// Threads that compute: a number, or `auto` for one per processor.
+    pub(super) threads: RawThreads,
+    /// Command queues: 2 lets an upload overlap the work of the frame before.
+    #[schemars(range(min = 1, max = 2))]
+    pub(super) queues: u8,
+    /// Device memory in MiB.
+    #[schemars(range(min = 16, max = 1_048_576))]
+    pub(super) arena_mib: u32,
+}
+
+impl Default for RawDevice {
+    fn default() -> Self {
+        Self {
+            backend: Backend::Cpu,
+            threads: RawThreads::Auto(Auto::Auto),
+            queues: 2,
+            arena_mib: 256,
+        }
+    }
+}
+
+/// A number of threads, or `auto`.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema, Serialize)]
+#[serde(untagged)]
+#[schemars(rename = "Threads")]
+pub(super) enum RawThreads {
+    /// One per processor.
+    Auto(Auto),
+    /// So many.
+    Count(#[schemars(range(min = 1, max = 256))] u16),
+}
+
+/// The word `auto`.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Auto {
+    Auto,
+}
+
+/// A model and how its inputs and outputs are treated.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Model")]
+pub(super) struct RawModel {
+    /// Family of the network, which decides how its outputs are decoded.
+    #[serde(rename = "type")]
+    pub(super) detector_type: DetectorType,
+    /// The ONNX file. Empty: it must be given on the command line.
+    pub(super) weights: String,
+    /// Storage of weights and activations; sums are always fp32.
+    #[serde(default)]
+    pub(super) precision: Precision,
+    /// How a camera image becomes the network's input. It must be the one that the weights were trained with.
+    pub(super) preprocess: Preprocess,
+    /// Names of the classes: `coco80`, or the path of a text file with one name a line.
+    #[schemars(length(min = 1))]
+    pub(super) labels: String,
+    /// Detections below this score are not reported.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub(super) score_threshold: f32,
+    /// Of two boxes of one class that overlap more than this (intersection over union), the weaker one goes.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub(super) nms_threshold: f32,
+    /// Most detections reported for one frame, strongest first.
+    #[serde(default = "default_max_detections")]
+    #[schemars(range(min = 1, max = 100_000))]
+    pub(super) max_detections: u32,
+    /// Most streams that the model serves at once.
+    #[serde(default = "default_max_streams")]
+    #[schemars(range(min = 1, max = 1_024))]
+    pub(super) max_streams: u16,
+    /// What happens to a stream beyond `max_streams`.
+    #[serde(default)]
+    pub(super) on_full: OnStreamsFull,
+}
+
+const fn default_max_detections() -> u32 {
+    300
+}
+
+const fn default_max_streams() -> u16 {
+    8
+}
+
+/// A node: where samples come from, are worked on, or go to.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[schemars(rename = "Node")]
+pub(super) enum RawNode {
+    Source(RawSource),
+    Detector(RawDetector),
+    Publisher(RawPublisher),
+    Recorder(RawRecorder),
+    Jsonl(RawJsonLines),
+}
+
+/// Plays the camera streams of a bag.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Source")]
+pub(super) struct RawSource {
+    /// The bag: a folder, an .mcap file or a .db3 file. Empty: it must be given on the command line.
+    #[serde(default)]
+    pub(super) bag: String,
+    /// `auto` for every image topic of the bag, or a list of topics; each topic is one stream.
+    #[serde(default)]
+    pub(super) topics: RawTopics,
+    /// What decides when a sample is released.
+    #[serde(default)]
+    pub(super) clock: Clock,
+    /// Speed of the replay: 1.0 as recorded, 2.0 twice as fast, `max` as fast as the pipeline takes it.
+    #[serde(default)]
+    pub(super) rate: RawRate,
+    /// Time from a frame's release to its result, in milliseconds, after which it counts as late. Left out: no
+    /// frame counts as late.
+    #[schemars(range(min = 1, max = 3_600_000))]
+    pub(super) deadline_ms: Option<u32>,
+}
+
+/// Topics of a bag, or `auto`.
+#[derive(Debug, Deserialize, JsonSchema, Serialize)]
+#[serde(untagged)]
+#[schemars(rename = "Topics")]
+pub(super) enum RawTopics {
+    /// Every image topic.
+    Auto(Auto),
+    /// These topics.
+    Listed(#[schemars(length(min = 1))] Vec<String>),
+}
+
+impl Default for RawTopics {
+    fn default() -> Self {
+        Self::Auto(Auto::Auto)
+    }
+}
+
+/// A speed, or `max`.
+#[derive(Debug, Deserialize, JsonSchema, Serialize)]
+#[serde(untagged)]
+#[schemars(rename = "Rate")]
+pub(super) enum RawRate {
+    /// Multiple of the recorded speed.
+    Times(#[schemars(extend("exclusiveMinimum" = 0, "maximum" = 1_000))] f64),
+    /// No pauses.
+    Max(Max),
+}
+
+impl Default for RawRate {
+    fn default() -> Self {
+        Self::Times(1.0)
+    }
+}
+
+/// The word `max`.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Max {
+    Max,
+}
+
+/// One name, or a list of names.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "names are read from the tree, where their places are")]
+#[serde(untagged)]
+#[schemars(rename = "Input")]
+pub(super) enum RawInput {
+    /// The one node that feeds this one.
+    One(String),
+    /// The nodes that feed this one.
+    Many(#[schemars(length(min = 1))] Vec<String>),
+}
+
+/// Runs a model on every image of its input.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Detector")]
+pub(super) struct RawDetector {
+    /// Name of the model, one of `models`.
+    pub(super) model: String,
+    /// The source or sources of the images.
+    #[expect(dead_code, reason = "names are read from the tree, where their places are")]
+    pub(super) input: RawInput,
+    /// Workers that decode and resize images. The order within a stream is kept.
+    #[serde(default = "default_workers")]
+    #[schemars(range(min = 1, max = 64))]
+    pub(super) prepare_workers: u16,
+    /// Workers that turn network outputs into detections. The order within a stream is kept.
+    #[serde(default = "default_workers")]
+    #[schemars(range(min = 1, max = 64))]
+    pub(super) finish_workers: u16,
+}
+
+const fn default_workers() -> u16 {
+    1
+}
+
+/// Publishes detections to other processes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Publisher")]
+pub(super) struct RawPublisher {
+    /// How results travel.
+    pub(super) transport: Transport,
+    /// The detector or detectors whose results are published.
+    #[expect(dead_code, reason = "names are read from the tree, where their places are")]
+    pub(super) input: RawInput,
+    /// Key of the results; {pipeline}, {node} and {stream} are filled in.
+    #[serde(default = "default_key")]
+    #[schemars(length(min = 1))]
+    pub(super) key: String,
+    /// How this process joins the zenoh network.
+    #[serde(default)]
+    pub(super) mode: ZenohMode,
+    /// Endpoints to connect to, such as tcp/192.168.0.10:7447. Empty: those that are discovered.
+    #[serde(default)]
+    pub(super) connect: Vec<String>,
+    /// Endpoints to listen on, such as tcp/0.0.0.0:7447. Empty: any free port.
+    #[serde(default)]
+    pub(super) listen: Vec<String>,
+}
+
+fn default_key() -> String {
+    "sensorium/{pipeline}/{node}/{stream}/detections".to_owned()
+}
+
+/// Writes an MCAP recording: the images as they came, and the detections as annotations.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Recorder")]
+pub(super) struct RawRecorder {
+    /// The detector or detectors whose results are recorded.
+    #[expect(dead_code, reason = "names are read from the tree, where their places are")]
+    pub(super) input: RawInput,
+    /// The .mcap file. Empty: the recorder is off unless a path is given on the command line.
+    #[serde(default)]
+    pub(super) path: String,
+    /// Whether images are recorded beside the detections.
+    #[serde(default = "default_include_images")]
+    pub(super) include_images: bool,
+}
+
+const fn default_include_images() -> bool {
+    true
+}
+
+/// Writes one JSON object a frame and line.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "JsonLines")]
+pub(super) struct RawJsonLines {
+    /// The detector or detectors whose results are written.
+    #[expect(dead_code, reason = "names are read from the tree, where their places are")]
+    pub(super) input: RawInput,
+    /// The file. Empty: the sink is off unless a path is given on the command line.
+    #[serde(default)]
+    pub(super) path: String,
+}
+
+/// Sizes and policies of channels.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(rename = "Channels")]
+pub(super) struct RawChannels {
+    /// The channel of every connection that `edges` does not list.
+    pub(super) default: RawChannel,
+    /// Connections with a channel of their own.
+    pub(super) edges: Vec<RawEdge>,
+}
+
+/// A bounded channel.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(rename = "Channel")]
+pub(super) struct RawChannel {
+    /// Samples that the channel holds; every hop is bounded, and a sample needs a place.
+    #[schemars(range(min = 1, max = MAX_CAPACITY))]
+    pub(super) capacity: u32,
+    /// What happens when the channel is full.
+    pub(super) on_full: OnFull,
+}
+
+impl Default for RawChannel {
+    fn default() -> Self {
+        Self {
+            capacity: 4,
+            on_full: OnFull::Block,
+        }
+    }
+}
+
+/// The channel of one connection.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Edge")]
+pub(super) struct RawEdge {
+    /// The node that sends.
+    pub(super) from: String,
+    /// The node that receives.
+    pub(super) to: String,
+    /// Samples that the channel holds; every hop is bounded, and a sample needs a place. Left out: as
+    /// `channels.default`.
+    #[schemars(range(min = 1, max = MAX_CAPACITY))]
+    pub(super) capacity: Option<u32>,
+    /// What happens when the channel is full. Left out: as `channels.default`.
+    pub(super) on_full: Option<OnFull>,
+}

@@ -1,0 +1,396 @@
+//! A validated pipeline: plain data that the runtime can trust.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::problem::Problem;
+
+/// A pipeline whose names, connections and values are all valid.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Pipeline {
+    /// The file, as it was named.
+    pub file: PathBuf,
+    /// Name of the pipeline.
+    pub name: String,
+    /// The device.
+    pub device: DeviceSettings,
+    /// Models by name.
+    pub models: BTreeMap<String, ModelSettings>,
+    /// Nodes, each after all that feed it.
+    pub nodes: Vec<Node>,
+    /// Connections, in the order of the receiving node.
+    pub edges: Vec<Edge>,
+    /// Names of the recorders and JSON-lines sinks that are off because they have no path.
+    pub inactive: Vec<String>,
+    /// Things that work, but hardly as meant.
+    #[serde(skip)]
+    pub warnings: Vec<Problem>,
+    /// Files that are still to be given on the command line.
+    #[serde(skip)]
+    pub missing: Vec<Problem>,
+}
+
+/// The device that runs the models.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DeviceSettings {
+    /// Which device.
+    pub backend: Backend,
+    /// Threads that compute.
+    pub threads: Threads,
+    /// Command queues, 1 or 2.
+    pub queues: u8,
+    /// Device memory in MiB.
+    pub arena_mib: u32,
+}
+
+/// A number of threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Threads {
+    /// One per processor.
+    Auto,
+    /// So many, at least 1.
+    Count(u16),
+}
+
+impl fmt::Display for Threads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Count(count) => count.fmt(f),
+        }
+    }
+}
+
+/// A model and how its inputs and outputs are treated.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ModelSettings {
+    /// Family of the network.
+    pub detector_type: DetectorType,
+    /// The ONNX file; `None` if it is still to be given.
+    pub weights: Option<PathBuf>,
+    /// Storage of weights and activations.
+    pub precision: Precision,
+    /// How an image becomes the network's input.
+    pub preprocess: Preprocess,
+    /// Names of the classes.
+    pub labels: Labels,
+    /// Lowest score reported, 0 to 1.
+    pub score_threshold: f32,
+    /// Largest overlap (intersection over union) of two boxes of a class, 0 to 1.
+    pub nms_threshold: f32,
+    /// Most detections of one frame.
+    pub max_detections: u32,
+    /// Most streams served at once.
+    pub max_streams: u16,
+    /// What happens to a stream beyond `max_streams`.
+    pub on_full: OnStreamsFull,
+}
+
+/// Names of a model's classes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Labels {
+    /// The 80 classes of COCO.
+    Coco80,
+    /// A text file, one name a line.
+    File(PathBuf),
+}
+
+/// A node.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Node {
+    /// Name, unique in the pipeline.
+    pub name: String,
+    /// What it does.
+    #[serde(flatten)]
+    pub kind: NodeKind,
+}
+
+/// What a node does.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum NodeKind {
+    /// Plays the camera streams of a bag.
+    Source(SourceSettings),
+    /// Runs a model on images.
+    Detector(DetectorSettings),
+    /// Publishes detections.
+    Publisher(PublisherSettings),
+    /// Writes an MCAP recording.
+    Recorder(RecorderSettings),
+    /// Writes JSON lines.
+    #[serde(rename = "jsonl")]
+    JsonLines(JsonLinesSettings),
+}
+
+impl NodeKind {
+    /// The `kind` as a pipeline file spells it.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Source(_) => "source",
+            Self::Detector(_) => "detector",
+            Self::Publisher(_) => "publisher",
+            Self::Recorder(_) => "recorder",
+            Self::JsonLines(_) => "jsonl",
+        }
+    }
+}
+
+/// Settings of a source.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SourceSettings {
+    /// The bag; `None` if it is still to be given.
+    pub bag: Option<PathBuf>,
+    /// Which topics are played.
+    pub topics: Topics,
+    /// What decides when a sample is released.
+    pub clock: Clock,
+    /// Speed of the replay.
+    pub rate: Rate,
+    /// Time from release to result after which a frame counts as late, in milliseconds.
+    pub deadline_ms: Option<u32>,
+}
+
+/// Topics of a bag.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Topics {
+    /// Every image topic.
+    Auto,
+    /// These, at least one.
+    Listed(Vec<String>),
+}
+
+/// Speed of a replay.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rate {
+    /// Multiple of the recorded speed, above 0.
+    Times(f64),
+    /// As fast as the pipeline takes it.
+    Max,
+}
+
+/// A replay speed that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected a number above 0 and at most 1000, or `max`")]
+pub struct RateError;
+
+impl std::str::FromStr for Rate {
+    type Err = RateError;
+
+    fn from_str(text: &str) -> Result<Self, RateError> {
+        if text == "max" {
+            return Ok(Self::Max);
+        }
+        text.parse()
+            .ok()
+            .filter(|&times: &f64| times > 0.0 && times <= 1_000.0)
+            .map(Self::Times)
+            .ok_or(RateError)
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Times(times) => write!(f, "{times}x"),
+            Self::Max => f.write_str("max"),
+        }
+    }
+}
+
+/// Settings of a detector.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DetectorSettings {
+    /// Name of the model, a key of [`Pipeline::models`].
+    pub model: String,
+    /// Workers that decode and resize images, at least 1.
+    pub prepare_workers: u16,
+    /// Workers that decode network outputs, at least 1.
+    pub finish_workers: u16,
+}
+
+/// Settings of a publisher.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PublisherSettings {
+    /// How results travel.
+    pub transport: Transport,
+    /// Key of the results, with `{stream}` still to be filled in; see [`PublisherSettings::key_of`].
+    pub key: String,
+    /// How this process joins the network.
+    pub mode: ZenohMode,
+    /// Endpoints to connect to.
+    pub connect: Vec<String>,
+    /// Endpoints to listen on.
+    pub listen: Vec<String>,
+}
+
+impl PublisherSettings {
+    /// The key of one stream. A stream named after a topic keeps its inner slashes; characters that have a
+    /// meaning in key expressions become `_`.
+    #[must_use]
+    pub fn key_of(&self, stream: &str) -> String {
+        let chunks: Vec<String> = stream
+            .split('/')
+            .filter(|chunk| !chunk.is_empty())
+            .map(|chunk| chunk.replace(KEY_SPECIAL, "_"))
+            .collect();
+        self.key.replace("{stream}", &chunks.join("/"))
+    }
+}
+
+/// Characters that zenoh gives a meaning in key expressions.
+pub(super) const KEY_SPECIAL: [char; 4] = ['*', '$', '?', '#'];
+
+/// Settings of a recorder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RecorderSettings {
+    /// The .mcap file to write.
+    pub path: PathBuf,
+    /// Whether images are recorded beside the detections.
+    pub include_images: bool,
+}
+
+/// Settings of a JSON-lines sink.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct JsonLinesSettings {
+    /// The file to write.
+    pub path: PathBuf,
+}
+
+/// A connection of two nodes: one bounded channel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Edge {
+    /// The node that sends.
+    pub from: String,
+    /// The node that receives.
+    pub to: String,
+    /// Samples that the channel holds, at least 1.
+    pub capacity: u32,
+    /// What happens when the channel is full.
+    pub on_full: OnFull,
+}
+
+macro_rules! words {
+    ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $word:literal),* $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+        #[non_exhaustive]
+        pub enum $name {
+            $($(#[$variant_meta])* #[serde(rename = $word)] $variant,)*
+        }
+
+        impl $name {
+            /// The word that a pipeline file uses.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)*
+                }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+    };
+}
+
+words! {
+    /// A device backend.
+    Backend {
+        /// The CPU device.
+        #[default]
+        Cpu = "cpu",
+    }
+}
+words! {
+    /// A family of detection networks.
+    DetectorType {
+        /// YOLOX: boxes as offsets to grid cells of three strides, objectness times class score.
+        #[default]
+        Yolox = "yolox",
+        /// FastestDet: one output map, objectness and class score weighted.
+        FastestDet = "fastestdet",
+    }
+}
+words! {
+    /// Storage of weights and activations.
+    Precision {
+        /// IEEE single precision.
+        #[default]
+        Fp32 = "fp32",
+        /// bfloat16 storage, fp32 sums.
+        Bf16 = "bf16",
+    }
+}
+words! {
+    /// How a camera image becomes a network's input.
+    Preprocess {
+        /// Letterbox at the top left, grey 114, BGR 0 to 255, resized as OpenCV does.
+        #[default]
+        YoloxOpencv = "yolox_opencv",
+        /// Stretched to the input size, BGR divided by 255, resized as OpenCV does.
+        FastestDetOpencv = "fastestdet_opencv",
+    }
+}
+words! {
+    /// What happens to a stream when a model serves all that it can.
+    OnStreamsFull {
+        /// The new stream is refused.
+        #[default]
+        Reject = "reject",
+        /// The stream that was silent longest loses its place.
+        Evict = "evict",
+    }
+}
+words! {
+    /// What happens to a sample when its channel is full.
+    OnFull {
+        /// The sender waits.
+        #[default]
+        Block = "block",
+        /// The oldest sample in the channel is dropped and counted.
+        DropOldest = "drop_oldest",
+        /// The new sample is dropped and counted.
+        DropNewest = "drop_newest",
+    }
+}
+words! {
+    /// What decides when a sample is released.
+    Clock {
+        /// The stamps in the bag, at the source's rate.
+        #[default]
+        Bag = "bag",
+        /// One fixed order, nothing dropped: the same results run after run.
+        Deterministic = "deterministic",
+    }
+}
+words! {
+    /// How results travel.
+    Transport {
+        /// zenoh, as JSON.
+        #[default]
+        Zenoh = "zenoh",
+    }
+}
+words! {
+    /// How a process joins the zenoh network.
+    ZenohMode {
+        /// Connects to every other peer.
+        #[default]
+        Peer = "peer",
+        /// Connects to one router or peer only.
+        Client = "client",
+    }
+}

@@ -1,0 +1,544 @@
+//! Checks a spanned tree against the JSON Schema, collecting every error, and turns it into plain JSON.
+//!
+//! Only the keywords that the schema of pipeline files uses are understood; a test keeps the two together.
+
+use serde_json::{Map, Number, Value as Json};
+
+use super::nearest::{alternatives, nearest, suggestion};
+use super::problem::Problem;
+use super::raw::NAME_PATTERN;
+use super::source::Span;
+use super::tree::{Entry, Node, Value};
+
+/// The tree as JSON, without the parts that are wrong: those are dropped from named maps and lists, and left
+/// out of a map where they may be; where they may not, the whole map is dropped. `None` if nothing is left.
+pub(super) fn check(tree: &Node, schema: &Json, problems: &mut Vec<Problem>) -> Option<Json> {
+    let start = Span::new(tree.span.source(), 0..0);
+    Shape {
+        root: schema,
+        problems,
+    }
+    .check(
+        tree,
+        schema,
+        &Place {
+            path: "",
+            key: &start,
+        },
+    )
+}
+
+/// Where a value stands: its dotted path, and the key that it belongs to.
+struct Place<'a> {
+    path: &'a str,
+    key: &'a Span,
+}
+
+impl Place<'_> {
+    fn named(&self) -> String {
+        if self.path.is_empty() {
+            "the pipeline".to_owned()
+        } else {
+            format!("`{}`", self.path)
+        }
+    }
+
+    fn child(&self, key: &str) -> String {
+        if self.path.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{}.{key}", self.path)
+        }
+    }
+}
+
+struct Shape<'s, 'p> {
+    root: &'s Json,
+    problems: &'p mut Vec<Problem>,
+}
+
+impl<'s> Shape<'s, '_> {
+    fn check(&mut self, node: &Node, schema: &'s Json, place: &Place<'_>) -> Option<Json> {
+        if matches!(node.value, Value::Unknown) {
+            return None;
+        }
+        let target = self.follow(schema);
+        if let Some(words) = self.words(target) {
+            return self.check_word(node, &words, schema, place);
+        }
+        if let Some(branches) = target["oneOf"].as_array() {
+            return self.check_tagged(node, branches, schema, place);
+        }
+        if let Some(branches) = target["anyOf"].as_array() {
+            return self.check_any(node, branches, schema, place);
+        }
+        if accepts(target, "null") && matches!(node.value, Value::Null) {
+            return Some(Json::Null);
+        }
+        match &node.value {
+            Value::Map(entries) if accepts(target, "object") => self.check_map(entries, target, place),
+            Value::List(items) if accepts(target, "array") => self.check_list(items, target, place),
+            Value::Bool(value) if accepts(target, "boolean") => Some(Json::Bool(*value)),
+            Value::Int(value) if accepts(target, "integer") || accepts(target, "number") => {
+                self.check_number(*value as f64, integer(*value), node, schema, place)
+            }
+            Value::Float(value) if accepts(target, "number") => {
+                self.check_number(*value, Number::from_f64(*value), node, schema, place)
+            }
+            Value::Text(text) if accepts(target, "string") => self.check_text(text, node, schema, place),
+            Value::Substituted(text) => self.check_substituted(text, node, schema, place),
+            _ => self.wrong(node, schema, place),
+        }
+    }
+
+    /// What a `$ref` points to.
+    fn follow(&self, schema: &'s Json) -> &'s Json {
+        let mut target = schema;
+        while let Some(name) = target["$ref"].as_str().and_then(|r| r.strip_prefix("#/$defs/")) {
+            target = &self.root["$defs"][name];
+        }
+        target
+    }
+
+    /// The words that a schema of fixed words allows.
+    fn words(&self, schema: &'s Json) -> Option<Vec<&'s str>> {
+        if let Some(word) = schema["const"].as_str() {
+            return Some(vec![word]);
+        }
+        if let Some(words) = schema["enum"].as_array() {
+            return words.iter().map(Json::as_str).collect();
+        }
+        let branches = schema["oneOf"].as_array()?;
+        let words: Option<Vec<Vec<&str>>> = branches
+            .iter()
+            .map(|branch| self.words(self.follow(branch)))
+            .collect();
+        words.map(|words| words.concat())
+    }
+
+    fn check_word(
+        &mut self,
+        node: &Node,
+        words: &[&str],
+        schema: &'s Json,
+        place: &Place<'_>,
+    ) -> Option<Json> {
+        match node.text() {
+            Some(text) if words.contains(&text) => Some(Json::from(text)),
+            Some(_) => self.wrong_word(node, words, schema, place),
+            None => self.wrong(node, schema, place),
+        }
+    }
+
+    fn wrong_word(
+        &mut self,
+        node: &Node,
+        words: &[&str],
+        schema: &'s Json,
+        place: &Place<'_>,
+    ) -> Option<Json> {
+        let text = node.text().unwrap_or_default();
+        let label = nearest(text, words.iter().copied()).map_or_else(
+            || format!("expected {}", self.describe(schema)),
+            |word| format!("did you mean `{word}`?"),
+        );
+        let help = format!("`{}` takes {}", place.path, self.describe(schema));
+        self.problems.push(
+            Problem::error(format!("`{}` cannot be `{text}`", place.path), &node.span, label).help(help),
+        );
+        None
+    }
+
+    /// A value of the wrong type.
+    fn wrong(&mut self, node: &Node, schema: &'s Json, place: &Place<'_>) -> Option<Json> {
+        let (message, span) = match &node.value {
+            Value::Text(text) | Value::Substituted(text) => (
+                format!("{} cannot be the text {text:?}", place.named()),
+                &node.span,
+            ),
+            Value::Int(value) => (format!("{} cannot be {value}", place.named()), &node.span),
+            Value::Float(value) => (format!("{} cannot be {value}", place.named()), &node.span),
+            // A collection has no text of its own to point at, and nothing has no text at all.
+            other => (format!("{} cannot be {}", place.named(), other.kind()), place.key),
+        };
+        self.refuse(message, span, schema)
+    }
+
+    fn refuse(&mut self, message: String, span: &Span, schema: &'s Json) -> Option<Json> {
+        let problem = Problem::error(message, span, format!("expected {}", self.describe(schema)));
+        self.problems.push(match self.description(schema) {
+            Some(description) => problem.help(description),
+            None => problem,
+        });
+        None
+    }
+
+    fn check_number(
+        &mut self,
+        value: f64,
+        number: Option<Number>,
+        node: &Node,
+        schema: &'s Json,
+        place: &Place<'_>,
+    ) -> Option<Json> {
+        let target = self.follow(schema);
+        let within = target["minimum"].as_f64().is_none_or(|low| value >= low)
+            && target["exclusiveMinimum"].as_f64().is_none_or(|low| value > low)
+            && target["maximum"].as_f64().is_none_or(|high| value <= high);
+        match number {
+            Some(number) if within => Some(Json::Number(number)),
+            _ => self.wrong(node, schema, place),
+        }
+    }
+
+    fn check_text(&mut self, text: &str, node: &Node, schema: &'s Json, place: &Place<'_>) -> Option<Json> {
+        let target = self.follow(schema);
+        let long_enough = target["minLength"]
+            .as_u64()
+            .is_none_or(|min| text.chars().count() as u64 >= min);
+        if !long_enough || (target["pattern"] == NAME_PATTERN && !is_name(text)) {
+            return self.wrong(node, schema, place);
+        }
+        Some(Json::from(text))
+    }
+
+    /// Text from the environment is what its place wants it to be.
+    fn check_substituted(
+        &mut self,
+        text: &str,
+        node: &Node,
+        schema: &'s Json,
+        place: &Place<'_>,
+    ) -> Option<Json> {
+        let target = self.follow(schema);
+        let value = if accepts(target, "string") {
+            Some(Value::Text(text.to_owned()))
+        } else if accepts(target, "integer") {
+            text.parse().ok().map(Value::Int)
+        } else if accepts(target, "number") {
+            text.parse()
+                .ok()
+                .filter(|value: &f64| value.is_finite())
+                .map(Value::Float)
+        } else if accepts(target, "boolean") {
+            text.parse().ok().map(Value::Bool)
+        } else {
+            None
+        };
+        match value {
+            Some(value) => {
+                let typed = Node {
+                    value,
+                    span: node.span.clone(),
+                };
+                self.check(&typed, schema, place)
+            }
+            None => self.wrong(node, schema, place),
+        }
+    }
+
+    /// One of several types: the first that fits; if none does, the error of the one that was meant.
+    fn check_any(
+        &mut self,
+        node: &Node,
+        branches: &'s [Json],
+        schema: &'s Json,
+        place: &Place<'_>,
+    ) -> Option<Json> {
+        if matches!(node.value, Value::Null) && branches.iter().any(|branch| accepts(branch, "null")) {
+            return Some(Json::Null);
+        }
+        let real: Vec<&Json> = branches
+            .iter()
+            .filter(|branch| !accepts(branch, "null"))
+            .collect();
+        for branch in &real {
+            let mut unused = Vec::new();
+            let mut attempt = Shape {
+                root: self.root,
+                problems: &mut unused,
+            };
+            if let Some(value) = attempt.check(node, branch, place)
+                && unused.is_empty()
+            {
+                return Some(value);
+            }
+        }
+        let words: Vec<&str> = real
+            .iter()
+            .filter_map(|branch| self.words(self.follow(branch)))
+            .flatten()
+            .collect();
+        match &node.value {
+            Value::Text(_) | Value::Substituted(_) if !words.is_empty() => {
+                self.wrong_word(node, &words, schema, place)
+            }
+            Value::List(_) => match real.iter().find(|branch| accepts(self.follow(branch), "array")) {
+                Some(branch) => self.check(node, branch, place),
+                None => self.wrong(node, schema, place),
+            },
+            _ => match real.as_slice() {
+                [only] => self.check(node, only, place),
+                _ => self.wrong(node, schema, place),
+            },
+        }
+    }
+
+    /// A map whose `kind` says which keys it has.
+    fn check_tagged(
+        &mut self,
+        node: &Node,
+        branches: &'s [Json],
+        schema: &'s Json,
+        place: &Place<'_>,
+    ) -> Option<Json> {
+        let Value::Map(entries) = &node.value else {
+            return self.wrong(node, schema, place);
+        };
+        let tags: Vec<(&str, &str, &Json)> = branches
+            .iter()
+            .map(|branch| self.follow(branch))
+            .filter_map(|branch| {
+                let (key, value) = branch["properties"]
+                    .as_object()?
+                    .iter()
+                    .find(|(_, property)| property["const"].is_string())?;
+                Some((key.as_str(), value["const"].as_str()?, branch))
+            })
+            .collect();
+        let key = tags.first()?.0;
+        let words: Vec<&str> = tags.iter().map(|&(_, word, _)| word).collect();
+        let Some(tag) = node.entry(key) else {
+            self.problems.push(Problem::error(
+                format!("{} has no `{key}`", place.named()),
+                place.key,
+                format!("expected `{key}:` with {}", alternatives(words)),
+            ));
+            return None;
+        };
+        let wanted = tag.value.text().unwrap_or_default();
+        match tags.iter().find(|&&(_, word, _)| word == wanted) {
+            Some((_, _, branch)) => self.check_map(entries, branch, place),
+            None => {
+                let label = nearest(wanted, words.iter().copied()).map_or_else(
+                    || format!("expected {}", alternatives(words.iter().copied())),
+                    |word| format!("did you mean `{word}`?"),
+                );
+                let span = if wanted.is_empty() {
+                    &tag.key_span
+                } else {
+                    &tag.value.span
+                };
+                self.problems.push(
+                    Problem::error(
+                        format!("`{}` cannot be `{wanted}`", place.child(key)),
+                        span,
+                        label,
+                    )
+                    .help(format!("the kinds are {}", alternatives(words))),
+                );
+                None
+            }
+        }
+    }
+
+    fn check_map(&mut self, entries: &[Entry], schema: &'s Json, place: &Place<'_>) -> Option<Json> {
+        self.check_duplicates(entries, place);
+        match schema["properties"].as_object() {
+            Some(properties) => self.check_keys(entries, properties, schema, place),
+            None => self.check_named(entries, schema, place),
+        }
+    }
+
+    fn check_duplicates(&mut self, entries: &[Entry], place: &Place<'_>) {
+        for (index, entry) in entries.iter().enumerate() {
+            if let Some(first) = entries[..index].iter().find(|first| first.key == entry.key) {
+                self.problems.push(
+                    Problem::error(
+                        format!("`{}` is there twice", place.child(&entry.key)),
+                        &entry.key_span,
+                        "the second one",
+                    )
+                    .related(&first.key_span, "the first one"),
+                );
+            }
+        }
+    }
+
+    /// A map with known keys.
+    fn check_keys(
+        &mut self,
+        entries: &[Entry],
+        properties: &'s Map<String, Json>,
+        schema: &'s Json,
+        place: &Place<'_>,
+    ) -> Option<Json> {
+        let known = || properties.keys().map(String::as_str);
+        let required: Vec<&str> = schema["required"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Json::as_str)
+            .collect();
+        let mut map = Map::new();
+        // Keys that a misspelt one was meant to be; saying that they are missing too would only confuse.
+        let mut meant = Vec::new();
+        for entry in entries {
+            let Some(property) = properties.get(&entry.key) else {
+                meant.extend(nearest(&entry.key, known()));
+                self.problems.push(
+                    Problem::error(
+                        format!("unknown key `{}` in {}", entry.key, place.named()),
+                        &entry.key_span,
+                        suggestion(&entry.key, known()),
+                    )
+                    .help(format!("the keys here are {}", alternatives(known()))),
+                );
+                continue;
+            };
+            let path = place.child(&entry.key);
+            let at = Place {
+                path: &path,
+                key: &entry.key_span,
+            };
+            if let Some(value) = self.check(&entry.value, property, &at) {
+                map.insert(entry.key.clone(), value);
+            }
+        }
+        for &key in &required {
+            if entries.iter().any(|entry| entry.key == key) || meant.contains(&key) {
+                continue;
+            }
+            let property = &properties[key];
+            let label = format!("expected `{key}:` with {}", self.describe(property));
+            let problem = Problem::error(format!("{} has no `{key}`", place.named()), place.key, label);
+            self.problems.push(match self.description(property) {
+                Some(description) => problem.help(description),
+                None => problem,
+            });
+        }
+        required
+            .iter()
+            .all(|&key| map.contains_key(key))
+            .then_some(Json::Object(map))
+    }
+
+    /// A map whose keys are names.
+    fn check_named(&mut self, entries: &[Entry], schema: &'s Json, place: &Place<'_>) -> Option<Json> {
+        let mut map = Map::new();
+        for entry in entries {
+            let path = place.child(&entry.key);
+            if schema["propertyNames"]["pattern"] == NAME_PATTERN && !is_name(&entry.key) {
+                self.problems.push(Problem::error(
+                    format!("{:?} is no name for an entry of {}", entry.key, place.named()),
+                    &entry.key_span,
+                    NAME_RULE,
+                ));
+                continue;
+            }
+            let at = Place {
+                path: &path,
+                key: &entry.key_span,
+            };
+            if let Some(value) = self.check(&entry.value, &schema["additionalProperties"], &at) {
+                map.insert(entry.key.clone(), value);
+            }
+        }
+        Some(Json::Object(map))
+    }
+
+    fn check_list(&mut self, items: &[Node], schema: &'s Json, place: &Place<'_>) -> Option<Json> {
+        if schema["minItems"]
+            .as_u64()
+            .is_some_and(|min| (items.len() as u64) < min)
+        {
+            return self.refuse(format!("{} cannot be empty", place.named()), place.key, schema);
+        }
+        let mut list = Vec::with_capacity(items.len());
+        for (index, item) in items.iter().enumerate() {
+            let path = place.child(&index.to_string());
+            // A map in a list has no key of its own; its first key stands for it.
+            let key = item.entries().first().map_or(&item.span, |first| &first.key_span);
+            if let Some(value) = self.check(item, &schema["items"], &Place { path: &path, key }) {
+                list.push(value);
+            }
+        }
+        Some(Json::Array(list))
+    }
+
+    /// The user's documentation of a schema, as one line.
+    fn description(&self, schema: &'s Json) -> Option<String> {
+        let text = schema["description"]
+            .as_str()
+            .or_else(|| self.follow(schema)["description"].as_str())?;
+        Some(text.replace('\n', " "))
+    }
+
+    /// What a schema accepts, in words.
+    fn describe(&self, schema: &'s Json) -> String {
+        let target = self.follow(schema);
+        if let Some(words) = self.words(target) {
+            return alternatives(words);
+        }
+        if let Some(branches) = target["anyOf"].as_array() {
+            let parts: Vec<String> = branches
+                .iter()
+                .filter(|branch| !accepts(branch, "null"))
+                .map(|branch| self.describe(branch))
+                .collect();
+            return parts.join(", or ");
+        }
+        let low = number(&target["minimum"]);
+        let above = number(&target["exclusiveMinimum"]);
+        let high = number(&target["maximum"]);
+        let range = match (low, above, high) {
+            (Some(low), _, Some(high)) => format!(" from {low} to {high}"),
+            (_, Some(above), Some(high)) => format!(" above {above} and at most {high}"),
+            _ => String::new(),
+        };
+        if accepts(target, "integer") {
+            format!("a whole number{range}")
+        } else if accepts(target, "number") {
+            format!("a number{range}")
+        } else if accepts(target, "boolean") {
+            "`true` or `false`".to_owned()
+        } else if accepts(target, "array") {
+            format!("a list, each item {}", self.describe(&target["items"]))
+        } else if target["pattern"] == NAME_PATTERN {
+            NAME_RULE.to_owned()
+        } else if accepts(target, "string") {
+            "text".to_owned()
+        } else {
+            "a map".to_owned()
+        }
+    }
+}
+
+/// What a name may be made of.
+const NAME_RULE: &str = "a name of small letters, digits, `_` and `-`";
+
+/// Whether `text` matches [`NAME_PATTERN`].
+fn is_name(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-')
+}
+
+/// Whether a schema's `type` is, or holds, the given one.
+fn accepts(schema: &Json, kind: &str) -> bool {
+    match &schema["type"] {
+        Json::String(only) => only == kind,
+        Json::Array(kinds) => kinds.iter().any(|k| k == kind),
+        _ => false,
+    }
+}
+
+fn integer(value: i128) -> Option<Number> {
+    i64::try_from(value).ok().map(Number::from)
+}
+
+/// A limit as a person would write it: 1 rather than 1.0.
+fn number(limit: &Json) -> Option<String> {
+    limit.as_f64().map(|value| value.to_string())
+}

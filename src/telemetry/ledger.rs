@@ -1,0 +1,555 @@
+//! Frames in, frames out, frames dropped: counted here and nowhere else.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use metrics::Counter;
+use serde::{Deserialize, Serialize};
+
+use super::{FrameId, StreamId, Streams};
+
+/// Least time between two warnings about the same kind of drop; a bad sensor must not flood the log.
+const WARN_INTERVAL: Duration = Duration::from_secs(5);
+/// Most frames of a stream that may be under way. A pipeline of bounded channels holds far fewer; beyond this
+/// the oldest counts as lost, so that a leak cannot grow the ledger.
+const OPEN_LIMIT: usize = 65_536;
+/// How many lost frames an account names.
+const LOST_NAMED: usize = 16;
+
+/// Why a frame did not come out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum DropReason {
+    /// Oldest in a full channel that keeps the newest.
+    ChannelFullOldest,
+    /// Newest at a full channel that keeps the oldest.
+    ChannelFullNewest,
+    /// Size, step or data length do not fit each other.
+    InvalidImage,
+    /// A message or a compressed image that cannot be decoded.
+    DecodeFailed,
+    /// A pixel or compression format that is not supported.
+    UnsupportedEncoding,
+    /// The actor that held the frame panicked.
+    Panicked,
+    /// The device refused or failed.
+    DeviceError,
+    /// The model has no room for this stream.
+    StreamRejected,
+    /// A sink could not take the result.
+    SinkFailed,
+    /// Still under way when the run was stopped.
+    ShuttingDown,
+}
+
+impl DropReason {
+    /// Stable snake-case name, as in reports and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ChannelFullOldest => "channel_full_oldest",
+            Self::ChannelFullNewest => "channel_full_newest",
+            Self::InvalidImage => "invalid_image",
+            Self::DecodeFailed => "decode_failed",
+            Self::UnsupportedEncoding => "unsupported_encoding",
+            Self::Panicked => "panicked",
+            Self::DeviceError => "device_error",
+            Self::StreamRejected => "stream_rejected",
+            Self::SinkFailed => "sink_failed",
+            Self::ShuttingDown => "shutting_down",
+        }
+    }
+}
+
+impl fmt::Display for DropReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Drops of one stream at one place for one reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DropCount {
+    /// Name of the stream.
+    pub stream: String,
+    /// Actor or channel.
+    pub place: String,
+    /// Why.
+    pub reason: DropReason,
+    /// How many.
+    pub count: u64,
+}
+
+/// What became of the frames of one stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamAccount {
+    /// The stream.
+    pub stream: StreamId,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Frames that came in.
+    pub frames_in: u64,
+    /// Frames that came out.
+    pub frames_out: u64,
+    /// Drops by place and reason, in the order of their first occurrence.
+    pub drops: Vec<DropCount>,
+    /// Frames that came in and are not settled: under way during a run, lost after it.
+    pub open: u64,
+    /// Sequence numbers of the first open frames, at most 16.
+    pub open_seqs: Vec<u64>,
+    /// Reports about frames that were settled already or never came in.
+    pub settled_twice: u64,
+}
+
+impl StreamAccount {
+    /// Frames dropped for any reason.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.drops.iter().map(|d| d.count).sum()
+    }
+
+    /// Whether every frame was settled exactly once.
+    #[must_use]
+    pub fn is_balanced(&self) -> bool {
+        self.open == 0 && self.settled_twice == 0 && self.frames_in == self.frames_out + self.dropped()
+    }
+}
+
+/// A ledger in which frames in = frames out + frames dropped, for every stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Balance {
+    /// The streams in the order of registration.
+    pub streams: Vec<StreamAccount>,
+}
+
+/// One stream whose frames do not add up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Imbalance {
+    /// What was counted.
+    pub account: StreamAccount,
+}
+
+impl fmt::Display for Imbalance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let account = &self.account;
+        write!(
+            f,
+            "stream {:?}: {} in, {} out, {} dropped",
+            account.name,
+            account.frames_in,
+            account.frames_out,
+            account.dropped()
+        )?;
+        if account.open > 0 {
+            write!(f, ", {} lost (", account.open)?;
+            for (i, seq) in account.open_seqs.iter().enumerate() {
+                write!(f, "{}#{seq}", if i == 0 { "" } else { ", " })?;
+            }
+            let unnamed = account.open > account.open_seqs.len() as u64;
+            f.write_str(if unnamed { ", ...)" } else { ")" })?;
+        }
+        if account.settled_twice > 0 {
+            write!(f, ", {} reported twice", account.settled_twice)?;
+        }
+        Ok(())
+    }
+}
+
+/// Frames that came in and were neither put out nor dropped, or were reported more than once.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("frames do not add up: {}", self.to_text())]
+pub struct BalanceError {
+    /// The streams concerned, at least one.
+    pub imbalances: Vec<Imbalance>,
+}
+
+impl BalanceError {
+    fn to_text(&self) -> String {
+        let lines: Vec<String> = self.imbalances.iter().map(Imbalance::to_string).collect();
+        lines.join("; ")
+    }
+}
+
+/// The accounts of all streams of a run. Shared by reference between threads; each call holds a lock for well
+/// under a microsecond.
+#[derive(Debug)]
+pub struct Ledger {
+    streams: Streams,
+    accounts: Mutex<Vec<Account>>,
+}
+
+#[derive(Debug)]
+struct Account {
+    name: Arc<str>,
+    frames_in: u64,
+    frames_out: u64,
+    next_unseen: u64,
+    drops: Vec<DropEntry>,
+    /// Unsettled sequence numbers, rising.
+    open: VecDeque<u64>,
+    overlooked: u64,
+    settled_twice: u64,
+    in_counter: Counter,
+    out_counter: Counter,
+}
+
+#[derive(Debug)]
+struct DropEntry {
+    place: Arc<str>,
+    reason: DropReason,
+    count: u64,
+    warned_at: Option<Instant>,
+    unwarned: u64,
+    counter: Counter,
+}
+
+impl Account {
+    fn new(name: Arc<str>) -> Self {
+        let counter = |edge: &'static str| metrics::counter!("sensorium_frames_total", "stream" => Arc::clone(&name), "edge" => edge);
+        Self {
+            in_counter: counter("in"),
+            out_counter: counter("out"),
+            name,
+            frames_in: 0,
+            frames_out: 0,
+            next_unseen: 0,
+            drops: Vec::new(),
+            open: VecDeque::new(),
+            overlooked: 0,
+            settled_twice: 0,
+        }
+    }
+
+    /// Takes a frame off the open ones; whether it was there.
+    fn settle(&mut self, seq: u64) -> bool {
+        let found = self.open.binary_search(&seq);
+        match found {
+            Ok(index) => drop(self.open.remove(index)),
+            Err(_) => self.settled_twice += 1,
+        }
+        found.is_ok()
+    }
+
+    fn drop_entry(&mut self, place: &str, reason: DropReason) -> &mut DropEntry {
+        let index = self
+            .drops
+            .iter()
+            .position(|entry| entry.reason == reason && *entry.place == *place)
+            .unwrap_or_else(|| {
+                let place: Arc<str> = Arc::from(place);
+                self.drops.push(DropEntry {
+                    counter: metrics::counter!(
+                        "sensorium_drops_total",
+                        "reason" => reason.name(),
+                        "place" => Arc::clone(&place),
+                        "stream" => Arc::clone(&self.name)
+                    ),
+                    place,
+                    reason,
+                    count: 0,
+                    warned_at: None,
+                    unwarned: 0,
+                });
+                self.drops.len() - 1
+            });
+        &mut self.drops[index]
+    }
+
+    fn snapshot(&self, stream: StreamId) -> StreamAccount {
+        StreamAccount {
+            stream,
+            name: Arc::clone(&self.name),
+            frames_in: self.frames_in,
+            frames_out: self.frames_out,
+            drops: self
+                .drops
+                .iter()
+                .map(|entry| DropCount {
+                    stream: self.name.to_string(),
+                    place: entry.place.to_string(),
+                    reason: entry.reason,
+                    count: entry.count,
+                })
+                .collect(),
+            open: self.open.len() as u64 + self.overlooked,
+            open_seqs: self.open.iter().copied().take(LOST_NAMED).collect(),
+            settled_twice: self.settled_twice,
+        }
+    }
+}
+
+impl Ledger {
+    /// An empty ledger. A `metrics` recorder, if any, must be installed before the first frame comes in.
+    #[must_use]
+    pub fn new(streams: Streams) -> Self {
+        Self {
+            streams,
+            accounts: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// The streams it accounts for.
+    #[must_use]
+    pub const fn streams(&self) -> &Streams {
+        &self.streams
+    }
+
+    /// Opens a frame: every message that a source takes up, before anything else is done with it. The caller
+    /// owes the ledger one [`Ledger::frame_out`] or one [`Ledger::frame_dropped`].
+    pub fn frame_in(&self, stream: StreamId) -> FrameId {
+        let mut accounts = self.lock(stream);
+        let account = &mut accounts[stream.index()];
+        let seq = account.frames_in;
+        account.frames_in += 1;
+        if account.open.len() == OPEN_LIMIT {
+            account.open.pop_front();
+            account.overlooked += 1;
+        }
+        account.open.push_back(seq);
+        account.in_counter.increment(1);
+        FrameId { stream, seq }
+    }
+
+    /// Settles a frame that came out. Returns how many frames of its stream are missing between it and the
+    /// frame that came out before (0 for a frame that is not open, or that comes out after a later one).
+    pub fn frame_out(&self, frame: FrameId) -> u64 {
+        let mut accounts = self.lock(frame.stream);
+        let account = &mut accounts[frame.stream.index()];
+        if !account.settle(frame.seq) {
+            return 0;
+        }
+        account.frames_out += 1;
+        account.out_counter.increment(1);
+        // Sequence numbers have no gaps and a stream is never reordered, so what is missing was dropped,
+        // whichever thread has counted it so far.
+        let dropped_before = frame.seq.saturating_sub(account.next_unseen);
+        account.next_unseen = account.next_unseen.max(frame.seq + 1);
+        dropped_before
+    }
+
+    /// Settles a frame that will not come out. `place` is the actor or channel where it ended.
+    pub fn frame_dropped(&self, frame: FrameId, place: &str, reason: DropReason) {
+        let mut accounts = self.lock(frame.stream);
+        let account = &mut accounts[frame.stream.index()];
+        if !account.settle(frame.seq) {
+            return;
+        }
+        let name = Arc::clone(&account.name);
+        let entry = account.drop_entry(place, reason);
+        entry.count += 1;
+        entry.counter.increment(1);
+        let now = Instant::now();
+        let warn_of = match entry.warned_at {
+            Some(at) if now.duration_since(at) < WARN_INTERVAL => {
+                entry.unwarned += 1;
+                None
+            }
+            _ => {
+                entry.warned_at = Some(now);
+                Some(std::mem::take(&mut entry.unwarned) + 1)
+            }
+        };
+        drop(accounts);
+
+        let seq = frame.seq;
+        tracing::debug!(stream = %name, seq, place, %reason, "frame dropped");
+        if let Some(count) = warn_of {
+            tracing::warn!(stream = %name, seq, place, %reason, count, "frames dropped");
+        }
+    }
+
+    /// All accounts as they are now, in the order of registration; streams without frames included.
+    #[must_use]
+    pub fn accounts(&self) -> Vec<StreamAccount> {
+        let names = self.streams.all();
+        let accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        names
+            .into_iter()
+            .map(|(stream, name)| match accounts.get(stream.index()) {
+                Some(account) => account.snapshot(stream),
+                None => Account::new(name).snapshot(stream),
+            })
+            .collect()
+    }
+
+    /// Proves that every frame was settled once. To be called when nothing is under way any more.
+    ///
+    /// # Errors
+    /// [`BalanceError`] names each stream that does not add up, and the frames it lost.
+    pub fn check_balance(&self) -> Result<Balance, BalanceError> {
+        let streams = self.accounts();
+        let imbalances: Vec<Imbalance> = streams
+            .iter()
+            .filter(|account| !account.is_balanced())
+            .map(|account| Imbalance {
+                account: account.clone(),
+            })
+            .collect();
+        if imbalances.is_empty() {
+            Ok(Balance { streams })
+        } else {
+            Err(BalanceError { imbalances })
+        }
+    }
+
+    /// The accounts, with one for `stream`.
+    fn lock(&self, stream: StreamId) -> MutexGuard<'_, Vec<Account>> {
+        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        if accounts.len() <= stream.index() {
+            for (_, name) in self.streams.all().into_iter().skip(accounts.len()) {
+                accounts.push(Account::new(name));
+            }
+            // An id that another `Streams` made is accounted for under its number.
+            while accounts.len() <= stream.index() {
+                accounts.push(Account::new(self.streams.name(stream)));
+            }
+        }
+        accounts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ledger(names: &[&str]) -> (Ledger, Vec<StreamId>) {
+        let streams = Streams::default();
+        let ids = names.iter().map(|name| streams.register(name)).collect();
+        (Ledger::new(streams), ids)
+    }
+
+    #[test]
+    fn frames_in_equal_frames_out_plus_dropped() {
+        let (ledger, ids) = ledger(&["front", "rear"]);
+        for i in 0..10 {
+            let frame = ledger.frame_in(ids[0]);
+            match i {
+                3 => ledger.frame_dropped(frame, "decode", DropReason::DecodeFailed),
+                4 | 5 => ledger.frame_dropped(frame, "prepare", DropReason::ChannelFullOldest),
+                _ => {
+                    ledger.frame_out(frame);
+                }
+            }
+        }
+        let balance = ledger.check_balance().unwrap();
+        let front = &balance.streams[0];
+        assert_eq!((front.frames_in, front.frames_out, front.dropped()), (10, 7, 3));
+        let kinds: Vec<_> = front
+            .drops
+            .iter()
+            .map(|d| (d.place.as_str(), d.reason, d.count))
+            .collect();
+        assert_eq!(
+            kinds,
+            [
+                ("decode", DropReason::DecodeFailed, 1),
+                ("prepare", DropReason::ChannelFullOldest, 2)
+            ]
+        );
+        assert_eq!(balance.streams[1].frames_in, 0);
+    }
+
+    #[test]
+    fn a_lost_frame_is_detected_with_its_stream_and_number() {
+        let (ledger, ids) = ledger(&["front", "rear"]);
+        for stream in [ids[0], ids[1], ids[1], ids[1]] {
+            let frame = ledger.frame_in(stream);
+            if frame.seq != 1 {
+                ledger.frame_out(frame);
+            }
+        }
+        let error = ledger.check_balance().unwrap_err();
+        assert_eq!(error.imbalances.len(), 1);
+        assert_eq!(
+            error.to_string(),
+            "frames do not add up: stream \"rear\": 3 in, 2 out, 0 dropped, 1 lost (#1)"
+        );
+    }
+
+    #[test]
+    fn a_frame_reported_twice_cannot_hide_a_lost_one() {
+        let (ledger, ids) = ledger(&["front"]);
+        let first = ledger.frame_in(ids[0]);
+        let second = ledger.frame_in(ids[0]);
+        ledger.frame_out(first);
+        ledger.frame_dropped(first, "finish", DropReason::Panicked);
+        let error = ledger.check_balance().unwrap_err();
+        assert_eq!(error.imbalances[0].account.open_seqs, [second.seq]);
+        assert!(error.to_string().contains("1 reported twice"), "{error}");
+        ledger.frame_out(second);
+        assert!(ledger.check_balance().is_err());
+    }
+
+    #[test]
+    fn a_frame_that_comes_out_knows_what_was_dropped_before_it() {
+        let (ledger, ids) = ledger(&["front", "rear"]);
+        let frames: Vec<FrameId> = (0..7).map(|_| ledger.frame_in(ids[0])).collect();
+        let other = ledger.frame_in(ids[1]);
+        assert_eq!(ledger.frame_out(frames[0]), 0);
+        ledger.frame_dropped(frames[1], "a", DropReason::ChannelFullOldest);
+        // Dropped while an earlier frame is still under way: it counts for the later one.
+        ledger.frame_dropped(frames[3], "a", DropReason::ChannelFullOldest);
+        assert_eq!(ledger.frame_out(frames[2]), 1);
+        assert_eq!(ledger.frame_out(other), 0);
+        ledger.frame_dropped(frames[4], "b", DropReason::Panicked);
+        assert_eq!(ledger.frame_out(frames[5]), 2);
+        assert_eq!(ledger.frame_out(frames[6]), 0);
+        assert_eq!(ledger.frame_out(frames[6]), 0);
+    }
+
+    #[test]
+    fn many_threads_lose_no_count() {
+        let (ledger, ids) = ledger(&["front", "rear"]);
+        std::thread::scope(|scope| {
+            for thread in 0..4_u64 {
+                let (ledger, ids) = (&ledger, &ids);
+                scope.spawn(move || {
+                    for i in 0..5_000_u64 {
+                        let frame = ledger.frame_in(ids[(i % 2) as usize]);
+                        if (i + thread) % 5 == 0 {
+                            ledger.frame_dropped(frame, "queue", DropReason::ChannelFullNewest);
+                        } else {
+                            ledger.frame_out(frame);
+                        }
+                    }
+                });
+            }
+        });
+        let balance = ledger.check_balance().unwrap();
+        let total = |count: fn(&StreamAccount) -> u64| balance.streams.iter().map(count).sum::<u64>();
+        assert_eq!(total(|a| a.frames_in), 20_000);
+        assert_eq!(total(StreamAccount::dropped), 4_000);
+    }
+
+    #[test]
+    fn a_leak_does_not_grow_the_ledger() {
+        let (ledger, ids) = ledger(&["front"]);
+        for _ in 0..OPEN_LIMIT + 10 {
+            ledger.frame_in(ids[0]);
+        }
+        let account = &ledger.accounts()[0];
+        assert_eq!(account.open, OPEN_LIMIT as u64 + 10);
+        assert_eq!(ledger.lock(ids[0])[0].open.len(), OPEN_LIMIT);
+    }
+
+    #[test]
+    fn reason_names_in_text_and_in_json_are_the_same() {
+        for reason in [
+            DropReason::ChannelFullOldest,
+            DropReason::ChannelFullNewest,
+            DropReason::InvalidImage,
+            DropReason::DecodeFailed,
+            DropReason::UnsupportedEncoding,
+            DropReason::Panicked,
+            DropReason::DeviceError,
+            DropReason::StreamRejected,
+            DropReason::SinkFailed,
+            DropReason::ShuttingDown,
+        ] {
+            assert_eq!(serde_json::to_string(&reason).unwrap(), format!("\"{reason}\""));
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Constants out of their messages: sizes checked first, then widened.
+
+use std::path::Path;
+
+use half::{bf16, f16};
+
+use super::proto::TensorProto;
+use super::{Array, ElementType, OnnxError, Values, external};
+use crate::tensor::Shape;
+
+/// Reads a constant. `folder` is where external data may lie; `external_files` collects the files in use.
+pub(super) fn read(
+    model: &str,
+    mut proto: TensorProto,
+    folder: Option<&Path>,
+    external_files: &mut Vec<String>,
+) -> Result<Array, OnnxError> {
+    let name = proto.name.clone();
+    let shape = shape(model, &name, &proto.dims)?;
+    let element = ElementType::from_code(proto.data_type).ok_or_else(|| OnnxError::ElementType {
+        model: model.to_owned(),
+        tensor: name.clone(),
+        code: proto.data_type,
+    })?;
+    let bytes = shape
+        .elements()
+        .checked_mul(element.size_bytes())
+        .filter(|&n| isize::try_from(n).is_ok());
+    let Some(bytes) = bytes else {
+        return Err(OnnxError::Shape {
+            model: model.to_owned(),
+            tensor: name,
+            source: crate::tensor::TensorError::TooLarge {
+                dims: shape.to_vec(),
+                dtype_bytes: element.size_bytes(),
+            },
+        });
+    };
+    let length = |expected: usize, found: usize, unit: &'static str| OnnxError::Length {
+        model: model.to_owned(),
+        tensor: name.clone(),
+        shape: shape.to_string(),
+        expected,
+        found,
+        unit,
+    };
+    let raw = if proto.data_location == 1 {
+        Some(external::read(
+            model,
+            &name,
+            &proto.external_data,
+            folder,
+            bytes,
+            external_files,
+        )?)
+    } else {
+        proto.raw_data.take()
+    };
+    let values = match raw {
+        Some(raw) if raw.len() != bytes => return Err(length(bytes, raw.len(), "bytes")),
+        Some(raw) => from_raw(element, &raw),
+        None => from_fields(element, &proto),
+    }
+    .map_err(|value| OnnxError::ValueRange {
+        model: model.to_owned(),
+        tensor: name.clone(),
+        value,
+        element: element.to_string(),
+    })?;
+    let found = values.len();
+    Array::new(shape, element, values).ok_or_else(|| length(shape.elements(), found, "elements"))
+}
+
+fn shape(model: &str, tensor: &str, dims: &[i64]) -> Result<Shape, OnnxError> {
+    let sizes: Option<Vec<usize>> = dims.iter().map(|&d| usize::try_from(d).ok()).collect();
+    let sizes = sizes.ok_or_else(|| OnnxError::NegativeDim {
+        model: model.to_owned(),
+        tensor: tensor.to_owned(),
+        dims: dims.to_vec(),
+    })?;
+    Shape::new(&sizes).map_err(|source| OnnxError::Shape {
+        model: model.to_owned(),
+        tensor: tensor.to_owned(),
+        source,
+    })
+}
+
+/// Little-endian elements of a fixed size; the length was checked to be a multiple of it.
+fn elements<const N: usize, T>(raw: &[u8], make: impl Fn([u8; N]) -> T) -> Vec<T> {
+    raw.as_chunks::<N>().0.iter().map(|&bytes| make(bytes)).collect()
+}
+
+fn from_raw(element: ElementType, raw: &[u8]) -> Result<Values, String> {
+    Ok(match element {
+        ElementType::F32 => Values::F32(elements(raw, f32::from_le_bytes)),
+        ElementType::F16 => Values::F32(elements(raw, |b| f16::from_le_bytes(b).to_f32())),
+        ElementType::Bf16 => Values::F32(elements(raw, |b| bf16::from_le_bytes(b).to_f32())),
+        ElementType::F64 => Values::F64(elements(raw, f64::from_le_bytes)),
+        ElementType::U8 => Values::I64(elements(raw, |b| i64::from(u8::from_le_bytes(b)))),
+        ElementType::I8 => Values::I64(elements(raw, |b| i64::from(i8::from_le_bytes(b)))),
+        ElementType::Bool => Values::I64(elements(raw, |b| i64::from(b != [0]))),
+        ElementType::U16 => Values::I64(elements(raw, |b| i64::from(u16::from_le_bytes(b)))),
+        ElementType::I16 => Values::I64(elements(raw, |b| i64::from(i16::from_le_bytes(b)))),
+        ElementType::I32 => Values::I64(elements(raw, |b| i64::from(i32::from_le_bytes(b)))),
+        ElementType::U32 => Values::I64(elements(raw, |b| i64::from(u32::from_le_bytes(b)))),
+        ElementType::I64 => Values::I64(elements(raw, i64::from_le_bytes)),
+        ElementType::U64 => Values::I64(narrowed(&elements(raw, u64::from_le_bytes))?),
+    })
+}
+
+fn from_fields(element: ElementType, proto: &TensorProto) -> Result<Values, String> {
+    let ints = |low: i64, high: i64| -> Result<Values, String> {
+        let values: Vec<i64> = proto.int32_data.iter().map(|&v| i64::from(v)).collect();
+        match values.iter().find(|v| !(low..=high).contains(v)) {
+            Some(outside) => Err(outside.to_string()),
+            None => Ok(Values::I64(values)),
+        }
+    };
+    let halves = |make: fn(u16) -> f32| -> Result<Values, String> {
+        let values = proto.int32_data.iter();
+        let values = values.map(|&v| u16::try_from(v).map(make).map_err(|_| v.to_string()));
+        values.collect::<Result<_, _>>().map(Values::F32)
+    };
+    match element {
+        ElementType::F32 => Ok(Values::F32(proto.float_data.clone())),
+        ElementType::F64 => Ok(Values::F64(proto.double_data.clone())),
+        ElementType::I64 => Ok(Values::I64(proto.int64_data.clone())),
+        ElementType::F16 => halves(|bits| f16::from_bits(bits).to_f32()),
+        ElementType::Bf16 => halves(|bits| bf16::from_bits(bits).to_f32()),
+        ElementType::U8 => ints(0, 0xff),
+        ElementType::I8 => ints(-0x80, 0x7f),
+        ElementType::U16 => ints(0, 0xffff),
+        ElementType::I16 => ints(-0x8000, 0x7fff),
+        ElementType::I32 => ints(i64::from(i32::MIN), i64::from(i32::MAX)),
+        ElementType::Bool => ints(0, 1),
+        ElementType::U32 => match proto.uint64_data.iter().find(|&&v| v > u64::from(u32::MAX)) {
+            Some(outside) => Err(outside.to_string()),
+            None => narrowed(&proto.uint64_data).map(Values::I64),
+        },
+        ElementType::U64 => narrowed(&proto.uint64_data).map(Values::I64),
+    }
+}
+
+/// uint64 values in the i64 carrier; those above its range are refused.
+fn narrowed(values: &[u64]) -> Result<Vec<i64>, String> {
+    let values = values.iter();
+    values
+        .map(|&v| i64::try_from(v).map_err(|_| format!("{v} (above {})", i64::MAX)))
+        .collect()
+}
