@@ -331,7 +331,10 @@ mod tests {
         expected.extend_from_slice(&[3, 0, 0, 0, b'a', b'b', 0, 0, 3, 0]);
         assert_eq!(bytes, expected);
         let mut r = CdrReader::new(&bytes).unwrap();
-        assert_eq!((r.u8(), r.f64(), r.string(), r.u16()), (Ok(7), Ok(1.5), Ok("ab"), Ok(3)));
+        assert_eq!(
+            (r.u8(), r.f64(), r.string(), r.u16()),
+            (Ok(7), Ok(1.5), Ok("ab"), Ok(3))
+        );
         assert_eq!(r.left(), 0);
     }
 
@@ -358,7 +361,10 @@ mod tests {
 
     #[test]
     fn other_representations_are_refused() {
-        assert_eq!(CdrReader::new(&[0, 1, 0]).unwrap_err(), CdrError::NoHeader { len: 3 });
+        assert_eq!(
+            CdrReader::new(&[0, 1, 0]).unwrap_err(),
+            CdrError::NoHeader { len: 3 }
+        );
         let error = CdrReader::new(&[0, 7, 0, 0]).unwrap_err();
         assert_eq!(error, CdrError::Representation { representation: 7 });
     }
@@ -367,6 +373,13 @@ mod tests {
     fn padding_cut_off_at_the_end_is_an_error_not_a_panic() {
         let mut r = CdrReader::new(&[0, 1, 0, 0, 9]).unwrap();
         assert_eq!(r.u8(), Ok(9));
-        assert!(matches!(r.f64(), Err(CdrError::TooShort { needed: 8, left: 0, .. })));
+        assert!(matches!(
+            r.f64(),
+            Err(CdrError::TooShort {
+                needed: 8,
+                left: 0,
+                ..
+            })
+        ));
     }
 }

@@ -156,8 +156,11 @@ pub fn image_annotations_schema() -> String {
         }
     });
     let kinds = ["UNKNOWN", "POINTS", "LINE_LOOP", "LINE_STRIP", "LINE_LIST"];
-    let kinds: Vec<_> =
-        kinds.iter().enumerate().map(|(value, title)| json!({"title": title, "const": value})).collect();
+    let kinds: Vec<_> = kinds
+        .iter()
+        .enumerate()
+        .map(|(value, title)| json!({"title": title, "const": value}))
+        .collect();
     let points = json!({
         "type": "object", "title": "foxglove.PointsAnnotation",
         "properties": {
@@ -223,7 +226,10 @@ mod tests {
     fn class_colors_are_in_range_and_differ() {
         let colors: Vec<Color> = (0..80).map(class_color).collect();
         for (i, c) in colors.iter().enumerate() {
-            assert!([c.r, c.g, c.b].iter().all(|v| (0.0..=1.0).contains(v)), "{i}: {c:?}");
+            assert!(
+                [c.r, c.g, c.b].iter().all(|v| (0.0..=1.0).contains(v)),
+                "{i}: {c:?}"
+            );
             let same = |d: &Color| (d.r - c.r).abs() + (d.g - c.g).abs() + (d.b - c.b).abs() < 1e-3;
             assert_eq!(colors.iter().filter(|d| same(d)).count(), 1, "{i}");
         }

@@ -302,14 +302,20 @@ mod tests {
         let bytes = image("camera", &data).encode().unwrap();
         for len in 0..bytes.len() {
             let error = ImageMsg::decode(&bytes[..len]).unwrap_err();
-            assert!(matches!(error, CdrError::TooShort { .. } | CdrError::NoHeader { .. }), "{len}: {error}");
+            assert!(
+                matches!(error, CdrError::TooShort { .. } | CdrError::NoHeader { .. }),
+                "{len}: {error}"
+            );
         }
     }
 
     #[test]
     fn stamps_before_the_epoch_and_beyond_32_bits_are_handled() {
         let header = HeaderMsg::new(-1, "f").unwrap();
-        assert_eq!((header.stamp_sec, header.stamp_nanosec, header.stamp_ns()), (-1, 999_999_999, -1));
+        assert_eq!(
+            (header.stamp_sec, header.stamp_nanosec, header.stamp_ns()),
+            (-1, 999_999_999, -1)
+        );
         assert_eq!(HeaderMsg::new(i64::MAX, "f"), None);
     }
 
@@ -321,7 +327,10 @@ mod tests {
         assert_eq!(of("png").codec, Some(ImageCodec::Png));
         let transport = of("rgb8; jpeg compressed bgr8");
         assert_eq!(transport.source_encoding, Some("rgb8"));
-        assert_eq!((transport.codec, transport.stored_encoding), (Some(ImageCodec::Jpeg), Some("bgr8")));
+        assert_eq!(
+            (transport.codec, transport.stored_encoding),
+            (Some(ImageCodec::Jpeg), Some("bgr8"))
+        );
         assert_eq!(of("mono8; png compressed ").stored_encoding, None);
         let depth = of("16UC1; compressedDepth png");
         assert!(depth.depth && depth.codec == Some(ImageCodec::Png) && depth.stored_encoding.is_none());
@@ -334,6 +343,9 @@ mod tests {
         assert_eq!(normalise_type("sensor_msgs/Image"), IMAGE_TYPE);
         assert_eq!(normalise_type(IMAGE_TYPE), IMAGE_TYPE);
         assert_eq!(normalise_type("pkg/srv/Add_Event"), "pkg/srv/Add_Event");
-        assert_eq!(normalise_type("foxglove.ImageAnnotations"), "foxglove.ImageAnnotations");
+        assert_eq!(
+            normalise_type("foxglove.ImageAnnotations"),
+            "foxglove.ImageAnnotations"
+        );
     }
 }

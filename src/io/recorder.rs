@@ -58,7 +58,9 @@ pub struct McapRecorder {
 
 impl std::fmt::Debug for McapRecorder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("McapRecorder").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("McapRecorder")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
     }
 }
 
@@ -119,7 +121,12 @@ impl McapRecorder {
         schema_name: &str,
         json_schema: &str,
     ) -> Result<RecordChannel, RecordError> {
-        self.add_channel(topic, "json", (schema_name, "jsonschema", json_schema), &BTreeMap::new())
+        self.add_channel(
+            topic,
+            "json",
+            (schema_name, "jsonschema", json_schema),
+            &BTreeMap::new(),
+        )
     }
 
     fn add_channel(
@@ -129,9 +136,10 @@ impl McapRecorder {
         (schema_name, schema_encoding, schema): (&str, &str, &str),
         metadata: &BTreeMap<String, String>,
     ) -> Result<RecordChannel, RecordError> {
-        let schema = self.writer.add_schema(schema_name, schema_encoding, schema.as_bytes());
-        let channel =
-            schema.and_then(|schema| self.writer.add_channel(schema, topic, encoding, metadata));
+        let schema = self
+            .writer
+            .add_schema(schema_name, schema_encoding, schema.as_bytes());
+        let channel = schema.and_then(|schema| self.writer.add_channel(schema, topic, encoding, metadata));
         let channel = RecordChannel(channel.map_err(|source| self.failed(source))?);
         self.sequences.entry(channel).or_insert(0);
         Ok(channel)
@@ -156,7 +164,9 @@ impl McapRecorder {
             publish_time: publish_time_ns,
         };
         *sequence = sequence.wrapping_add(1);
-        self.writer.write_to_known_channel(&header, data).map_err(|source| self.failed(source))
+        self.writer
+            .write_to_known_channel(&header, data)
+            .map_err(|source| self.failed(source))
     }
 
     /// Writes the index and closes the file.

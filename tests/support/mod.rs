@@ -15,7 +15,11 @@ pub fn data(path: &str) -> Option<PathBuf> {
         return None;
     };
     let full = std::path::absolute(PathBuf::from(root).join(path)).unwrap();
-    assert!(full.exists(), "SENSORIUM_TEST_DATA is set, but {} is missing", full.display());
+    assert!(
+        full.exists(),
+        "SENSORIUM_TEST_DATA is set, but {} is missing",
+        full.display()
+    );
     Some(full)
 }
 
@@ -26,7 +30,11 @@ pub fn oracle(script: &str) -> Option<Command> {
         return None;
     };
     let mut command = Command::new(python);
-    command.arg(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/oracles").join(script));
+    command.arg(
+        PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/oracles")
+            .join(script),
+    );
     Some(command)
 }
 

@@ -63,8 +63,9 @@ impl Db3File {
             }
         }
         let range = "SELECT min(timestamp), max(timestamp) FROM messages";
-        let range: (Option<i64>, Option<i64>) =
-            connection.query_row(range, [], |row| Ok((row.get(0)?, row.get(1)?))).map_err(sqlite())?;
+        let range: (Option<i64>, Option<i64>) = connection
+            .query_row(range, [], |row| Ok((row.get(0)?, row.get(1)?)))
+            .map_err(sqlite())?;
         let mut log = path.as_os_str().to_owned();
         log.push("-wal");
         let log = PathBuf::from(log);
@@ -98,7 +99,10 @@ impl Db3File {
     }
 
     pub(super) fn warnings(&self) -> Vec<BagWarning> {
-        self.log.iter().map(|path| BagWarning::WriteAheadLog { path: path.clone() }).collect()
+        self.log
+            .iter()
+            .map(|path| BagWarning::WriteAheadLog { path: path.clone() })
+            .collect()
     }
 
     /// Messages of the topics for which `wanted` is true.
@@ -170,10 +174,15 @@ impl Messages {
             reason,
         };
         let log_time_ns = u64::try_from(timestamp).map_err(|_| bad("its timestamp is before the epoch"))?;
-        let topic = self.topics.get(&topic).ok_or_else(|| bad("its topic is unknown"))?;
+        let topic = self
+            .topics
+            .get(&topic)
+            .ok_or_else(|| bad("its topic is unknown"))?;
         let limit = self.limits.max_message_bytes;
         let data = (|| {
-            let mut query = self.connection.prepare("SELECT data FROM messages WHERE id = ?1")?;
+            let mut query = self
+                .connection
+                .prepare("SELECT data FROM messages WHERE id = ?1")?;
             let data = query.query_row([id], |row| match row.get_ref(0)? {
                 ValueRef::Blob(data) if data.len() as u64 <= limit => Ok(Ok(data.to_vec())),
                 ValueRef::Blob(_) => Ok(Err("it is larger than the limit")),
@@ -219,7 +228,9 @@ fn connect(path: &Path, shown: &Path) -> Result<Connection, BagError> {
     let mut uri = String::from("file:");
     for byte in absolute.as_os_str().as_encoded_bytes() {
         match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' => uri.push(char::from(*byte)),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' => {
+                uri.push(char::from(*byte))
+            }
             // Writing to a string does not fail.
             other => drop(write!(uri, "%{other:02X}")),
         }

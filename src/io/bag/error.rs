@@ -232,7 +232,11 @@ impl fmt::Display for BagWarning {
                 missing.join(", ")
             ),
             Self::NoMetadata { path } => {
-                write!(f, "{} has no metadata.yaml; every bag file in it is read", path.display())
+                write!(
+                    f,
+                    "{} has no metadata.yaml; every bag file in it is read",
+                    path.display()
+                )
             }
             Self::UnreadableFile { path: _, reason } => write!(f, "not read: {reason}"),
             Self::UndeclaredCompression { path } => write!(
@@ -241,13 +245,21 @@ impl fmt::Display for BagWarning {
                 path.display()
             ),
             Self::Truncated { path, offset } => {
-                write!(f, "{} is truncated at offset {offset}; its whole messages are read", path.display())
+                write!(
+                    f,
+                    "{} is truncated at offset {offset}; its whole messages are read",
+                    path.display()
+                )
             }
             Self::Damaged { path, offset, reason } => {
                 write!(f, "{}: bad record at offset {offset}: {reason}", path.display())
             }
             Self::OutOfOrder { path } => {
-                write!(f, "{}: log times go backwards; messages are sorted while reading", path.display())
+                write!(
+                    f,
+                    "{}: log times go backwards; messages are sorted while reading",
+                    path.display()
+                )
             }
             Self::WriteAheadLog { path } => write!(
                 f,

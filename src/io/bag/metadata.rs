@@ -106,7 +106,9 @@ impl Metadata {
 /// file's suffix out or in. A name never leads out of the folder.
 pub(super) fn candidates(folder: &Path, name: &str) -> Vec<PathBuf> {
     let relative = Path::new(name);
-    let inside = relative.components().all(|c| matches!(c, std::path::Component::Normal(_)));
+    let inside = relative
+        .components()
+        .all(|c| matches!(c, std::path::Component::Normal(_)));
     let mut places = Vec::new();
     if inside {
         places.push(folder.join(relative));

@@ -216,7 +216,9 @@ impl Bag {
     /// Nanoseconds from the first message to the last.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {
-        self.contents.range_ns.map_or(0, |(first, last)| last.saturating_sub(first))
+        self.contents
+            .range_ns
+            .map_or(0, |(first, last)| last.saturating_sub(first))
     }
 
     /// Bytes of the files that are here.

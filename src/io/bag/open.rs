@@ -7,9 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::metadata::{self, CompressionMode, Metadata};
-use super::{
-    Bag, BagError, BagFile, BagLimits, BagTopic, BagWarning, Contents, FileReader, db3, mcap, zstd,
-};
+use super::{Bag, BagError, BagFile, BagLimits, BagTopic, BagWarning, Contents, FileReader, db3, mcap, zstd};
 use crate::io::messages::normalise_type;
 
 /// Suffixes that a bag file may have; only used to look through a folder without metadata.
@@ -27,9 +25,14 @@ pub(super) fn open(path: &Path, limits: BagLimits) -> Result<Bag, BagError> {
             opening.metadata(path, &metadata)?;
         } else {
             opening.folder(path)?;
-            opening.warnings.push(BagWarning::NoMetadata { path: path.to_owned() });
+            opening.warnings.push(BagWarning::NoMetadata {
+                path: path.to_owned(),
+            });
         }
-    } else if path.extension().is_some_and(|suffix| suffix == "yaml" || suffix == "yml") {
+    } else if path
+        .extension()
+        .is_some_and(|suffix| suffix == "yaml" || suffix == "yml")
+    {
         opening.metadata(path.parent().unwrap_or(Path::new("")), path)?;
     } else {
         opening.files(&[path.to_owned()])?;
@@ -89,7 +92,10 @@ impl Opening {
         };
         let (mut present, mut missing) = (Vec::new(), Vec::new());
         for name in &names {
-            match metadata::candidates(folder, name).into_iter().find(|place| place.is_file()) {
+            match metadata::candidates(folder, name)
+                .into_iter()
+                .find(|place| place.is_file())
+            {
                 Some(place) => present.push(place),
                 None => missing.push(name.clone()),
             }
@@ -121,7 +127,9 @@ impl Opening {
         }
         files.sort();
         if files.is_empty() {
-            return Err(BagError::NoBagInFolder { path: folder.to_owned() });
+            return Err(BagError::NoBagInFolder {
+                path: folder.to_owned(),
+            });
         }
         self.files(&files)
     }
@@ -140,10 +148,12 @@ impl Opening {
         {
             return Err(failures.swap_remove(at).1);
         }
-        let unreadable = failures.into_iter().map(|(path, error)| BagWarning::UnreadableFile {
-            path: path.clone(),
-            reason: error.to_string(),
-        });
+        let unreadable = failures
+            .into_iter()
+            .map(|(path, error)| BagWarning::UnreadableFile {
+                path: path.clone(),
+                reason: error.to_string(),
+            });
         self.warnings.extend(unreadable);
         Ok(())
     }
@@ -157,15 +167,21 @@ impl Opening {
             first_bytes = self::first_bytes(&place)?;
         }
         let reader = if first_bytes.is_empty() {
-            return Err(BagError::EmptyFile { path: path.to_owned() });
+            return Err(BagError::EmptyFile {
+                path: path.to_owned(),
+            });
         } else if mcap::is_mcap(&first_bytes) {
             FileReader::Mcap(mcap::McapFile::open(&place, path, &self.limits)?)
         } else if first_bytes.starts_with(db3::MAGIC) {
             FileReader::Db3(db3::Db3File::open(&place, path)?)
         } else if first_bytes.starts_with(ROS1_MAGIC) {
-            return Err(BagError::Ros1 { path: path.to_owned() });
+            return Err(BagError::Ros1 {
+                path: path.to_owned(),
+            });
         } else {
-            return Err(BagError::UnknownFormat { path: path.to_owned() });
+            return Err(BagError::UnknownFormat {
+                path: path.to_owned(),
+            });
         };
         self.size_bytes += size_bytes;
         self.files.push(BagFile {
@@ -184,6 +200,7 @@ impl Opening {
                 made.map_err(BagError::io(std::env::temp_dir()))?
             }
         };
+        self.compression = "file";
         let place = folder.path().join(format!("{}.unpacked", self.files.len()));
         self.unpacked = Some(folder);
         let room = self.limits.max_unpacked_bytes.saturating_sub(self.unpacked_bytes);
@@ -195,21 +212,27 @@ impl Opening {
         let mut range_ns: Option<(u64, u64)> = None;
         for file in &self.files {
             if let Some((start, end)) = file.range_ns() {
-                range_ns = Some(range_ns.map_or((start, end), |(first, last)| (first.min(start), last.max(end))));
+                range_ns =
+                    Some(range_ns.map_or((start, end), |(first, last)| (first.min(start), last.max(end))));
             }
             for topic in file.topics() {
-                let known = self.topics.entry(topic.name.to_string()).or_insert_with(|| BagTopic {
-                    name: topic.name.to_string(),
-                    type_name: topic.type_name.to_string(),
-                    serialization: topic.serialization.clone(),
-                    messages: 0,
-                });
+                let known = self
+                    .topics
+                    .entry(topic.name.to_string())
+                    .or_insert_with(|| BagTopic {
+                        name: topic.name.to_string(),
+                        type_name: topic.type_name.to_string(),
+                        serialization: topic.serialization.clone(),
+                        messages: 0,
+                    });
                 known.messages = known.messages.saturating_add(topic.messages);
             }
             self.warnings.extend(file.warnings());
         }
-        let declared = self.compression == "message";
-        let bag = Bag {
+        if self.compression != "message" {
+            self.sniff_messages()?;
+        }
+        Ok(Bag {
             contents: Arc::new(Contents {
                 files: self.files,
                 limits: self.limits,
@@ -221,35 +244,35 @@ impl Opening {
             }),
             topics: self.topics.into_values().collect(),
             warnings: self.warnings,
-        };
-        if declared { Ok(bag) } else { sniff_messages(bag) }
+        })
     }
-}
 
-/// Looks at the first message of each file: bags exist whose messages are compressed though nothing says so.
-fn sniff_messages(mut bag: Bag) -> Result<Bag, BagError> {
-    let mut compressed = Vec::new();
-    for file in &bag.contents.files {
-        let limits = bag.contents.limits;
-        let first = match &file.reader {
-            FileReader::Mcap(reader) => reader.messages(|_| true, limits)?.next(),
-            FileReader::Db3(reader) => reader.messages(|_| true, limits)?.next(),
-        };
-        if let Some(Ok(message)) = first
-            && message.data.starts_with(&zstd::MAGIC)
-        {
-            compressed.push(BagWarning::UndeclaredCompression {
-                path: file.shown.clone(),
-            });
+    /// Looks at the first message of each file: bags exist whose messages are compressed though nothing says
+    /// so.
+    fn sniff_messages(&mut self) -> Result<(), BagError> {
+        for file in &self.files {
+            let first = match &file.reader {
+                FileReader::Mcap(reader) => reader.messages(|_| true, self.limits)?.next(),
+                FileReader::Db3(reader) => reader.messages(|_| true, self.limits)?.next(),
+            };
+            if let Some(Ok(message)) = first
+                && message.data.starts_with(&zstd::MAGIC)
+            {
+                self.compression = "message";
+                self.warnings.push(BagWarning::UndeclaredCompression {
+                    path: file.shown.clone(),
+                });
+            }
         }
+        Ok(())
     }
-    bag.warnings.extend(compressed);
-    Ok(bag)
 }
 
 fn first_bytes(path: &Path) -> Result<Vec<u8>, BagError> {
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(BagError::io(path))?;
-    file.take(16).read_to_end(&mut bytes).map_err(BagError::io(path))?;
+    file.take(16)
+        .read_to_end(&mut bytes)
+        .map_err(BagError::io(path))?;
     Ok(bytes)
 }

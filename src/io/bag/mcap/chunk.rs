@@ -40,11 +40,17 @@ impl ChunkSpan {
     pub(super) fn read(file: &mut RecordFile, offset: u64, len: u64) -> Result<Option<Self>, BagError> {
         let content_offset = file.at();
         let whole = len <= file.left();
-        let Some(fixed) = file.bytes::<32>()? else { return Ok(None) };
+        let Some(fixed) = file.bytes::<32>()? else {
+            return Ok(None);
+        };
         let mut fields = Fields(&fixed);
-        let (Some(start_ns), Some(end_ns), Some(uncompressed_size), Some(crc), Some(name_len)) =
-            (fields.u64(), fields.u64(), fields.u64(), fields.u32(), fields.u32())
-        else {
+        let (Some(start_ns), Some(end_ns), Some(uncompressed_size), Some(crc), Some(name_len)) = (
+            fields.u64(),
+            fields.u64(),
+            fields.u64(),
+            fields.u32(),
+            fields.u32(),
+        ) else {
             return Ok(None);
         };
         // The longest name in use has four letters; a long one is damage.
@@ -61,7 +67,9 @@ impl ChunkSpan {
             b"lz4" => Compression::Lz4,
             other => Compression::Other(String::from_utf8_lossy(other).into_owned()),
         };
-        let Some(size) = file.bytes::<8>()? else { return Ok(None) };
+        let Some(size) = file.bytes::<8>()? else {
+            return Ok(None);
+        };
         let compressed_size = u64::from_le_bytes(size);
         let data_offset = file.at();
         let header_len = data_offset - content_offset;
@@ -177,7 +185,11 @@ fn records_of(file: &mut RecordFile, span: &ChunkSpan, limits: &BagLimits) -> Re
     file.seek(span.data_offset)?;
     let stored = file.content(span.stored_len, limits.max_chunk_bytes)?;
     // Padding may follow the last frame, so a whole chunk stops at the size it says.
-    let limit = if span.whole { span.uncompressed_size } else { limits.max_chunk_bytes };
+    let limit = if span.whole {
+        span.uncompressed_size
+    } else {
+        limits.max_chunk_bytes
+    };
     let (records, result) = match &span.compression {
         Compression::None => (stored, Ok(())),
         Compression::Zstd => zstd(&stored, limit),
@@ -198,9 +210,16 @@ fn records_of(file: &mut RecordFile, span: &ChunkSpan, limits: &BagLimits) -> Re
     }
     if records.len() as u64 != span.uncompressed_size {
         let (actual, said) = (records.len(), span.uncompressed_size);
-        return Err(file.bad(span.offset, format!("the chunk holds {actual} bytes and says {said}")));
+        return Err(file.bad(
+            span.offset,
+            format!("the chunk holds {actual} bytes and says {said}"),
+        ));
     }
-    let actual = if span.crc == 0 { 0 } else { crc32fast::hash(&records) };
+    let actual = if span.crc == 0 {
+        0
+    } else {
+        crc32fast::hash(&records)
+    };
     if actual != span.crc {
         return Err(BagError::ChunkChecksum {
             path: file.path.clone(),

@@ -112,7 +112,11 @@ impl Index {
         let mut file = RecordFile::open(path, shown)?;
         match file.bytes::<8>()? {
             Some(MAGIC) => {}
-            Some(_) => return Err(BagError::UnknownFormat { path: shown.to_owned() }),
+            Some(_) => {
+                return Err(BagError::UnknownFormat {
+                    path: shown.to_owned(),
+                });
+            }
             None => {
                 return Err(BagError::Truncated {
                     path: shown.to_owned(),
@@ -283,13 +287,16 @@ impl Walk<'_> {
                 continue;
             }
             // A damaged chunk is reported when its messages are asked for.
-            let Ok(loaded) = chunk::load(&mut self.file, chunk, self.limits) else { continue };
+            let Ok(loaded) = chunk::load(&mut self.file, chunk, self.limits) else {
+                continue;
+            };
             for entry in &loaded.entries {
                 widen(&mut range_ns, entry.header.log_time_ns, entry.header.log_time_ns);
                 *counts.entry(entry.header.channel).or_default() += 1;
             }
             self.schemas.extend(loaded.schemas);
-            self.records.extend(loaded.channels.into_iter().map(|channel| (channel.id, channel)));
+            self.records
+                .extend(loaded.channels.into_iter().map(|channel| (channel.id, channel)));
         }
         if let Some(statistics) = statistics {
             range_ns = (statistics.messages > 0).then_some((statistics.start_ns, statistics.end_ns));
@@ -308,10 +315,18 @@ impl Walk<'_> {
 
     /// Whether statistics count every message of the file, by channels that are all known.
     fn complete(&self, statistics: &Statistics) -> bool {
-        let chunks = self.spans.iter().filter(|span| matches!(span, Span::Chunk(_))).count();
+        let chunks = self
+            .spans
+            .iter()
+            .filter(|span| matches!(span, Span::Chunk(_)))
+            .count();
         let counted: BTreeSet<&u16> = statistics.counts.keys().collect();
         statistics.chunks as usize == chunks
-            && statistics.counts.values().fold(0u64, |sum, n| sum.saturating_add(*n)) == statistics.messages
+            && statistics
+                .counts
+                .values()
+                .fold(0u64, |sum, n| sum.saturating_add(*n))
+                == statistics.messages
             && counted.iter().all(|id| self.records.contains_key(id))
     }
 

@@ -138,7 +138,9 @@ impl Messages {
     fn advance_run(&mut self, number: usize, run: &RunSpan, mut offset: u64) -> Result<(), BagError> {
         while offset < run.end_offset {
             self.file.seek(offset)?;
-            let Some((opcode, len)) = self.file.record_header()? else { break };
+            let Some((opcode, len)) = self.file.record_header()? else {
+                break;
+            };
             let payload_offset = offset + RECORD_HEADER_LEN + MESSAGE_HEADER_LEN as u64;
             if opcode == op::MESSAGE
                 && let Some(payload_len) = len.checked_sub(MESSAGE_HEADER_LEN as u64)
@@ -179,9 +181,14 @@ impl Messages {
                 self.advance_run(number, run, payload_offset + payload_len)?;
                 Ok(Some(self.message(header, data?)))
             }
-            (Span::Chunk(span), Some(Active::Chunk { entries, next, records })) => {
-                self.take_from_chunk(number, span, entries, next, records)
-            }
+            (
+                Span::Chunk(span),
+                Some(Active::Chunk {
+                    entries,
+                    next,
+                    records,
+                }),
+            ) => self.take_from_chunk(number, span, entries, next, records),
             _ => Ok(None),
         }
     }
@@ -205,12 +212,21 @@ impl Messages {
         let entry = entries[next];
         // Only a file that changed while it is read can make this fail.
         let payload = records.get(entry.start..entry.start + entry.len);
-        let data = payload.map(<[u8]>::to_vec).ok_or_else(|| self.file.bad(span.offset, "the chunk changed"));
+        let data = payload
+            .map(<[u8]>::to_vec)
+            .ok_or_else(|| self.file.bad(span.offset, "the chunk changed"));
         if let Some(following) = entries.get(next + 1) {
             self.due.push(Reverse((following.header.log_time_ns, number)));
             let records = Some(records);
             let next = next + 1;
-            self.active.insert(number, Active::Chunk { entries, next, records });
+            self.active.insert(
+                number,
+                Active::Chunk {
+                    entries,
+                    next,
+                    records,
+                },
+            );
             self.shed(number);
         } else {
             self.resident_bytes -= records.len();

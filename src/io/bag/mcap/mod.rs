@@ -59,8 +59,14 @@ impl McapFile {
 
     pub(super) fn warnings(&self) -> Vec<BagWarning> {
         let path = || self.shown.clone();
-        let truncated = self.index.truncated_at.map(|offset| BagWarning::Truncated { path: path(), offset });
-        let disorder = self.index.out_of_order.then(|| BagWarning::OutOfOrder { path: path() });
+        let truncated = self
+            .index
+            .truncated_at
+            .map(|offset| BagWarning::Truncated { path: path(), offset });
+        let disorder = self
+            .index
+            .out_of_order
+            .then(|| BagWarning::OutOfOrder { path: path() });
         let damage = self.index.damage.as_ref().map(|damage| BagWarning::Damaged {
             path: path(),
             offset: damage.offset,

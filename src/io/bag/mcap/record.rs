@@ -162,7 +162,9 @@ impl RecordFile {
     /// Opcode and content length of the next record; `None` where the file ends before the record's header
     /// does. The length may be more than is left.
     pub(super) fn record_header(&mut self) -> Result<Option<(u8, u64)>, BagError> {
-        let Some(header) = self.bytes::<9>()? else { return Ok(None) };
+        let Some(header) = self.bytes::<9>()? else {
+            return Ok(None);
+        };
         let [opcode, len @ ..] = header;
         Ok(Some((opcode, u64::from_le_bytes(len))))
     }
@@ -173,7 +175,9 @@ impl RecordFile {
             return Ok(None);
         }
         let mut bytes = [0; N];
-        self.reader.read_exact(&mut bytes).map_err(BagError::io(&self.path))?;
+        self.reader
+            .read_exact(&mut bytes)
+            .map_err(BagError::io(&self.path))?;
         self.at += N as u64;
         Ok(Some(bytes))
     }
@@ -183,7 +187,10 @@ impl RecordFile {
         if len > limit {
             return Err(BagError::TooLarge {
                 path: self.path.clone(),
-                what: format!("the record at offset {}", self.at.saturating_sub(RECORD_HEADER_LEN)),
+                what: format!(
+                    "the record at offset {}",
+                    self.at.saturating_sub(RECORD_HEADER_LEN)
+                ),
                 limit,
             });
         }
