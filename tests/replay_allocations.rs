@@ -90,8 +90,8 @@ fn upload_replay_and_read_allocate_nothing() {
                 let middle = ops.alloc(&pixels, BufferClass::Intermediate)?;
                 ops.run(&op, &[x.buffer, weights, middle.buffer])?;
                 ops.run(&op, &[middle.buffer, weights, y.buffer])?;
-                ops.free(middle)?;
-                Ok(vec![("y".into(), DeviceTensor::contiguous(y.buffer, &pixels))])
+                ops.free(&middle)?;
+                Ok(vec![("y".into(), DeviceTensor::whole(y.buffer, &pixels))])
             }),
         )
         .unwrap();

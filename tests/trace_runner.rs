@@ -60,7 +60,7 @@ fn doubled(context: &mut TraceContext<'_>) -> Result<Vec<(String, DeviceTensor)>
     let sum = ops.alloc(&spec(), BufferClass::Intermediate)?;
     binary(ops, BinaryKind::Add, x, x, sum)?;
     binary(ops, BinaryKind::Mul, sum, gain, y)?;
-    ops.free(sum)?;
+    ops.free(&sum)?;
     Ok(vec![("y".into(), y)])
 }
 

@@ -7,6 +7,7 @@
 mod check;
 mod graph;
 mod logging;
+mod model;
 mod pipeline_args;
 mod report;
 mod schema;
@@ -35,6 +36,7 @@ struct Cli {
 enum Command {
     Check(check::Args),
     Graph(graph::Args),
+    Model(model::ModelArgs),
     Schema(schema::Args),
 }
 
@@ -43,6 +45,10 @@ impl Command {
         match self {
             Self::Check(args) => check::run(args),
             Self::Graph(args) => graph::run(args),
+            Self::Model(args) => {
+                report::print(&model::run(&args)?)?;
+                Ok(ExitCode::SUCCESS)
+            }
             Self::Schema(args) => schema::run(args),
         }
     }
