@@ -294,6 +294,14 @@ fn a_folder_that_cannot_hold_a_report_is_refused_before_the_run() {
         0,
         "nothing is left behind"
     );
+
+    // A file that cannot be replaced is named.
+    std::fs::create_dir(deep.join(report::HTML_FILE)).unwrap();
+    let run = Run::new(&Streams::default(), MS);
+    match report::write(&deep, &run.summary(), &[], &run.timeline) {
+        Err(ReportError::Write { path, .. }) => assert_eq!(path, deep.join(report::HTML_FILE)),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

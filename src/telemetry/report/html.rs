@@ -94,7 +94,7 @@ fn header(html: &mut String, summary: &RunSummary) {
         if frames.dropped > 0 { "warn" } else { "" },
     );
     if let Some(fps) = summary.throughput_fps {
-        tile("Throughput", &format!("{fps:.1}"), "frames/s", "");
+        tile("Throughput", &format!("{fps:.1}"), "fps", "");
     }
     if let Some(total) = &summary.total {
         let p50 = duration(total.p50_us);
