@@ -1,7 +1,7 @@
 //! The `sensorium` command: one file per subcommand; this file only parses and dispatches.
 //!
 //! A subcommand is a file with a `clap::Args` struct and `fn run(args) -> miette::Result<ExitCode>`. Results
-//! go to standard output through [`report::print`], everything else (progress, logs, errors) to standard
+//! go to standard output through `report::print`, everything else (progress, logs, errors) to standard
 //! error. Exit codes: 0 success, 1 the command failed, 2 the command line was wrong.
 
 mod check;

@@ -2,7 +2,7 @@
 
 /// The candidate that `word` was most likely meant to be, if any comes near. Case, `-` and `_` make no
 /// difference; otherwise about one letter in three may be wrong, missing, too many or swapped with its
-/// neighbour. Only the first 256 candidates are looked at, so that advice costs little on any file.
+/// neighbour. Only the first 100 candidates are looked at, so that advice costs little on any file.
 pub(super) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Comparing takes time in proportion to both lengths, and no name is this long.
     if word.len() > 64 {
@@ -13,8 +13,8 @@ pub(super) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a s
     let allowed = wanted.chars().count().div_ceil(3);
     candidates
         .into_iter()
-        .take(256)
-        .map(|candidate| (strsim::damerau_levenshtein(&wanted, &plain(candidate)), candidate))
+        .take(100)
+        .map(|candidate| (strsim::osa_distance(&wanted, &plain(candidate)), candidate))
         .filter(|&(distance, _)| distance <= allowed)
         .min_by_key(|&(distance, _)| distance)
         .map(|(_, candidate)| candidate)
@@ -28,9 +28,21 @@ pub(super) fn suggestion<'a>(word: &str, candidates: impl IntoIterator<Item = &'
     )
 }
 
-/// "`a`, `b` or `c`".
+/// Most alternatives that are listed.
+const MAX_LISTED: usize = 12;
+
+/// "`a`, `b` or `c`"; of a long list, the beginning and how many more there are.
 pub(super) fn alternatives<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
-    let quoted: Vec<String> = words.into_iter().map(|word| format!("`{word}`")).collect();
+    let mut words = words.into_iter();
+    let mut quoted: Vec<String> = words
+        .by_ref()
+        .take(MAX_LISTED)
+        .map(|word| format!("`{word}`"))
+        .collect();
+    let more = words.count();
+    if more > 0 {
+        quoted.push(format!("one of {more} more"));
+    }
     match quoted.as_slice() {
         [] => "nothing".to_owned(),
         [one] => one.clone(),
@@ -59,5 +71,6 @@ mod tests {
         assert_eq!(alternatives([]), "nothing");
         assert_eq!(alternatives(["a"]), "`a`");
         assert_eq!(alternatives(["a", "b", "c"]), "`a`, `b` or `c`");
+        assert!(alternatives(["a"; 20]).ends_with(", `a` or one of 8 more"));
     }
 }
