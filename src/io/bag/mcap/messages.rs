@@ -2,7 +2,7 @@
 //!
 //! Chunks and runs of loose messages are merged by time. A chunk is decompressed when its first message may
 //! be due and dropped after its last; where many chunks overlap in time, those needed last give up their
-//! bytes and are decompressed again, so memory stays within [`MAX_RESIDENT_BYTES`] and one chunk.
+//! bytes and are decompressed again, so memory stays within [`BagLimits::max_resident_bytes`] and one chunk.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -13,9 +13,6 @@ use super::chunk::{self, ChunkSpan, Entry};
 use super::index::{Index, RunSpan, Span};
 use super::record::{Fields, MESSAGE_HEADER_LEN, MessageHeader, RECORD_HEADER_LEN, RecordFile, op};
 use crate::io::bag::{BagError, BagLimits, BagMessage};
-
-/// Decompressed bytes kept for chunks that overlap in time.
-const MAX_RESIDENT_BYTES: usize = 512 << 20;
 
 /// An iterator over the messages of one file.
 #[derive(Debug)]
@@ -119,7 +116,7 @@ impl Messages {
 
     /// Gives up decompressed chunks, the one due last first, until the rest is small enough.
     fn shed(&mut self, keep: usize) {
-        if self.resident_bytes <= MAX_RESIDENT_BYTES {
+        if self.resident_bytes as u64 <= self.limits.max_resident_bytes {
             return;
         }
         let mut by_due: Vec<(u64, usize)> = self.due.iter().map(|Reverse(key)| *key).collect();
@@ -128,7 +125,7 @@ impl Messages {
             if let Some(Active::Chunk { records, .. }) = self.active.get_mut(&number) {
                 self.resident_bytes -= records.take().map_or(0, |bytes| bytes.len());
             }
-            if self.resident_bytes <= MAX_RESIDENT_BYTES {
+            if self.resident_bytes as u64 <= self.limits.max_resident_bytes {
                 break;
             }
         }
