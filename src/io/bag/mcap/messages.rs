@@ -207,11 +207,18 @@ impl Messages {
             }
         };
         let entry = entries[next];
-        // Only a file that changed while it is read can make this fail.
+        let limit = self.limits.max_message_bytes;
+        // Only a file that changed while it is read has no such bytes.
         let payload = records.get(entry.start..entry.start + entry.len);
-        let data = payload
-            .map(<[u8]>::to_vec)
-            .ok_or_else(|| self.file.bad(span.offset, "the chunk changed"));
+        let data = match payload {
+            Some(payload) if payload.len() as u64 <= limit => Ok(payload.to_vec()),
+            Some(_) => Err(BagError::TooLarge {
+                path: self.file.path.clone(),
+                what: format!("a message in the chunk at offset {}", span.offset),
+                limit,
+            }),
+            None => Err(self.file.bad(span.offset, "the chunk changed while it was read")),
+        };
         if let Some(following) = entries.get(next + 1) {
             self.due.push(Reverse((following.header.log_time_ns, number)));
             let records = Some(records);
