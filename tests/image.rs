@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 use sensorium::image::{
-    ImageError, ImageRef, Kernels, LetterboxPlan, PixelFormat, Preset, ResizePlan, Workspace,
+    ImageError, ImageRef, Kernels, LetterboxPlan, PAD_VALUE, PixelFormat, Preset, ResizePlan, Workspace,
 };
 
 /// Pixels without any structure, the same for the same seed.
@@ -352,6 +352,28 @@ fn a_plan_refuses_frames_and_outputs_of_another_size() {
             found: 32 * 32 * 3 - 1
         })
     );
+}
+
+/// `int(1440 * (416 / 1440))` is 415 in Python: the product lies just below the whole number.
+#[test]
+fn content_sizes_are_cut_as_python_cuts_them() {
+    for (source, content) in [
+        ([1440, 1080], [415, 311]),
+        ([2880, 1860], [415, 268]),
+        ([1333, 800], [416, 249]),
+        ([727, 3], [416, 1]),
+    ] {
+        let plan = LetterboxPlan::new(source[0], source[1], 416, 416).unwrap();
+        assert_eq!(plan.content_px(), content, "{source:?}");
+    }
+    let pixels = vec![200; 1440 * 1080];
+    let image = ImageRef::new(&pixels, 1440, 1080, 1440, PixelFormat::Mono8).unwrap();
+    let out = letterbox(&image, [416, 416], Kernels::detect());
+    assert_eq!(
+        out[414 * 3..416 * 3],
+        [200, 200, 200, PAD_VALUE, PAD_VALUE, PAD_VALUE]
+    );
+    assert_eq!(out[311 * 416 * 3], PAD_VALUE);
 }
 
 #[test]

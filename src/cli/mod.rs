@@ -8,6 +8,7 @@ mod bag;
 mod check;
 mod graph;
 mod logging;
+mod model;
 mod pipeline_args;
 mod report;
 mod schema;
@@ -37,6 +38,7 @@ enum Command {
     Bag(bag::Args),
     Check(check::Args),
     Graph(graph::Args),
+    Model(model::ModelArgs),
     Schema(schema::Args),
 }
 
@@ -46,6 +48,10 @@ impl Command {
             Self::Bag(args) => bag::run(args),
             Self::Check(args) => check::run(args),
             Self::Graph(args) => graph::run(args),
+            Self::Model(args) => {
+                report::print(&model::run(&args)?)?;
+                Ok(ExitCode::SUCCESS)
+            }
             Self::Schema(args) => schema::run(args),
         }
     }

@@ -77,7 +77,7 @@ pub enum DeviceError {
     #[error("no trace capture is in progress on this device")]
     NotCapturing,
     /// A replay while buffers made after the capture are alive: the replay could overwrite them.
-    #[error("{trace}: found {} device buffer(s) still alive that were allocated after the capture and overlap its \
+    #[error("{trace}: found {} device buffer(s) still alive that were allocated after the capture and may overlap its \
              intermediates: {live:?}", live.len())]
     UnsafeReplay {
         /// The refused trace.

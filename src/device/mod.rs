@@ -15,6 +15,7 @@ mod op;
 mod slot;
 
 pub use contract::{BufferClass, Device, DeviceCaps, DeviceHealth, MissPolicy};
+pub use cpu::{CpuConfig, CpuDevice};
 pub use error::DeviceError;
 pub use ids::{BufferId, Cq, EventId, ProgramId, TraceId};
 pub use op::{

@@ -53,6 +53,17 @@ pub enum DecodeError {
     /// A damaged PNG.
     #[error("PNG: {0}")]
     Png(#[from] png::DecodingError),
+    /// An animation whose first frame is smaller than the picture.
+    #[error(
+        "PNG: the first frame of {} x {} px does not fill {} x {} px",
+        found[0], found[1], expected[0], expected[1]
+    )]
+    PartialFrame {
+        /// Width and height of the picture in pixels.
+        expected: [usize; 2],
+        /// Width and height of the frame in pixels.
+        found: [usize; 2],
+    },
     /// A size that is refused.
     #[error(transparent)]
     Image(#[from] ImageError),
@@ -69,8 +80,8 @@ pub enum DecodeError {
 ///   [`PixelFormat::Rgb8`] or, with transparency, [`PixelFormat::Rgba8`]; the alpha of a grey image is dropped.
 ///
 /// A file that stops early is an error, never a half grey image; no memory is reserved for a size that the
-/// bytes cannot hold. One gap remains: a JPEG whose coded data was shortened but which was closed with a
-/// proper end marker shows flat blocks in its lower part, as in every common decoder.
+/// bytes cannot hold. One gap remains: a JPEG whose coded data was shortened but which was then closed with a
+/// proper end marker decodes, with wrong blocks from the cut on. OpenCV returns such an image too.
 ///
 /// # Errors
 /// [`DecodeError`].
@@ -138,12 +149,9 @@ fn decode_png(bytes: &[u8]) -> Result<Image, DecodeError> {
     let mut pixels = vec![0; width * height * color.samples()];
     let frame = reader.next_frame(&mut pixels).map_err(|e| png_error(e, bytes))?;
     reader.finish().map_err(|e| png_error(e, bytes))?;
-    if [frame.width as usize, frame.height as usize] != [width, height] {
-        return Err(ImageError::SizeMismatch {
-            expected: [width, height],
-            found: [frame.width as usize, frame.height as usize],
-        }
-        .into());
+    let (expected, found) = ([width, height], [frame.width as usize, frame.height as usize]);
+    if found != expected {
+        return Err(DecodeError::PartialFrame { expected, found });
     }
     let format = match color {
         png::ColorType::Grayscale => PixelFormat::Mono8,

@@ -1,7 +1,122 @@
-//! Checked builders that turn tensor operations into device programs.
+//! Checked launches of single operations on device tensors.
 //!
-//! Called by `trace`, `models` and whoever builds a graph; calls `device` and `tensor`.
+//! May be called by every room below it; calls `device` and `tensor`.
 
-mod context;
+use crate::device::{BufferClass, BufferId, Cq, Device, DeviceError, OpDesc, Operand};
+use crate::tensor::{DType, HostTensor, TensorSpec, View};
 
-pub use context::{DeviceTensor, OpContext};
+/// A tensor on a device: a buffer and how it is seen. Holding one keeps nothing alive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceTensor {
+    /// Where the elements lie.
+    pub buffer: BufferId,
+    /// Element type of the buffer.
+    pub dtype: DType,
+    /// Window onto the buffer.
+    pub view: View,
+}
+
+impl DeviceTensor {
+    /// The whole of a row-major buffer.
+    #[must_use]
+    pub fn whole(buffer: BufferId, spec: &TensorSpec) -> Self {
+        Self {
+            buffer,
+            dtype: spec.dtype,
+            view: View::contiguous(spec.shape),
+        }
+    }
+
+    /// What an [`OpDesc`] needs to know of it.
+    #[must_use]
+    pub const fn operand(&self) -> Operand {
+        Operand {
+            dtype: self.dtype,
+            view: self.view,
+        }
+    }
+}
+
+/// A device and the queue on which operations are launched.
+pub struct OpContext<'a> {
+    /// The device.
+    pub device: &'a mut dyn Device,
+    /// The queue.
+    pub cq: Cq,
+}
+
+impl std::fmt::Debug for OpContext<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "OpContext({}, {})", self.device.caps().backend, self.cq)
+    }
+}
+
+impl<'a> OpContext<'a> {
+    /// Operations on one queue of a device.
+    pub fn new(device: &'a mut dyn Device, cq: Cq) -> Self {
+        Self { device, cq }
+    }
+
+    /// Reserves a row-major tensor. Contents are undefined.
+    ///
+    /// # Errors
+    /// As [`Device::alloc`].
+    pub fn alloc(&mut self, spec: &TensorSpec, class: BufferClass) -> Result<DeviceTensor, DeviceError> {
+        let buffer = self.device.alloc(spec, class)?;
+        Ok(DeviceTensor::whole(buffer, spec))
+    }
+
+    /// Returns a tensor's memory.
+    ///
+    /// # Errors
+    /// As [`Device::free`].
+    pub fn free(&mut self, tensor: &DeviceTensor) -> Result<(), DeviceError> {
+        self.device.free(tensor.buffer)
+    }
+
+    /// Compiles an operation (once; later calls find it) and launches it on bound buffers.
+    ///
+    /// # Errors
+    /// As [`Device::compile`] and [`Device::launch`].
+    pub fn run(&mut self, op: &OpDesc, buffers: &[BufferId]) -> Result<(), DeviceError> {
+        let program = self.device.compile(op)?;
+        self.device.launch(self.cq, program, buffers)
+    }
+
+    /// Moves elements between tensors of one shape, converting the type.
+    ///
+    /// # Errors
+    /// As [`OpContext::run`]; [`DeviceError::InvalidOp`] if the shapes differ.
+    pub fn copy(&mut self, src: &DeviceTensor, dst: &DeviceTensor) -> Result<(), DeviceError> {
+        let op = OpDesc::Copy {
+            src: src.operand(),
+            dst: dst.operand(),
+        };
+        if src.view.shape != dst.view.shape {
+            return Err(DeviceError::InvalidOp {
+                op: op.name(),
+                reason: format!(
+                    "source {} and destination {} differ",
+                    src.view.shape, dst.view.shape
+                ),
+            });
+        }
+        self.run(&op, &[src.buffer, dst.buffer])
+    }
+
+    /// Stores a constant on the device. The transfer is enqueued on the context's queue.
+    ///
+    /// # Errors
+    /// As [`Device::alloc`], [`Device::host_slot`] and [`Device::write`]; nothing stays allocated.
+    pub fn upload(&mut self, values: &HostTensor, class: BufferClass) -> Result<DeviceTensor, DeviceError> {
+        let bytes = values.bytes();
+        let mut slot = self.device.host_slot(bytes.len())?;
+        slot.bytes_mut()?.copy_from_slice(bytes);
+        let tensor = self.alloc(values.spec(), class)?;
+        if let Err(error) = self.device.write(self.cq, tensor.buffer, 0, &slot, bytes.len()) {
+            self.free(&tensor)?;
+            return Err(error);
+        }
+        Ok(tensor)
+    }
+}

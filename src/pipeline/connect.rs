@@ -219,6 +219,13 @@ impl<'t> Connection<'t, '_> {
                 continue;
             }
             if !inputs[place].iter().any(|input| input.name == sender) {
+                // One of the unknown inputs may be meant as this sender.
+                if !inputs[place]
+                    .iter()
+                    .all(|input| self.names().any(|known| known == input.name))
+                {
+                    continue;
+                }
                 let feeds: Vec<&str> = inputs[place].iter().map(|input| input.name).collect();
                 let label = format!("`{receiver}` is fed by {}", alternatives(feeds));
                 let message = format!("`{sender}` does not feed `{receiver}`");

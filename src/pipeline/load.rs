@@ -14,6 +14,8 @@ use super::{set, shape, tree, validate};
 
 /// Largest pipeline file that is read.
 const MAX_FILE_BYTES: u64 = 1 << 20;
+/// Most problems that are told of one file.
+const MAX_PROBLEMS: usize = 50;
 
 /// What the command line changes in a pipeline file. Paths are relative to the working directory.
 #[derive(Debug, Clone, Default)]
@@ -77,9 +79,12 @@ impl Pipeline {
 
 fn invalid(file: &str, mut problems: Vec<Problem>) -> InvalidPipeline {
     problems.sort_by(|a, b| a.order().cmp(&b.order()));
+    let unreported = problems.len().saturating_sub(MAX_PROBLEMS);
+    problems.truncate(MAX_PROBLEMS);
     InvalidPipeline {
         file: file.to_owned(),
         problems,
+        unreported,
     }
 }
 

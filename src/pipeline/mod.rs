@@ -19,6 +19,7 @@ mod nearest;
 mod plan;
 mod problem;
 mod raw;
+mod reader;
 mod schema;
 mod set;
 mod settings;

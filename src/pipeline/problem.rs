@@ -56,19 +56,25 @@ impl PipelineError {
 
 /// All that is wrong with one pipeline file.
 #[derive(Debug, thiserror::Error, Diagnostic)]
-#[error("{file} {}", count(problems))]
+#[error("{file} {}", count(problems, *unreported))]
 pub struct InvalidPipeline {
     /// The file, as it was named.
     pub file: String,
-    /// Every problem found, in the order of the file.
+    /// The problems found, in the order of the file, up to a number that a person can read.
     #[related]
     pub problems: Vec<Problem>,
+    /// Problems found beyond those.
+    pub unreported: usize,
 }
 
-fn count(problems: &[Problem]) -> String {
-    match problems {
-        [_] => "has an error".to_owned(),
-        many => format!("has {} errors", many.len()),
+fn count(problems: &[Problem], unreported: usize) -> String {
+    match (problems.len(), unreported) {
+        (1, 0) => "has an error".to_owned(),
+        (shown, 0) => format!("has {shown} errors"),
+        (shown, more) => format!(
+            "has {} errors, of which these are the first {shown}",
+            shown + more
+        ),
     }
 }
 

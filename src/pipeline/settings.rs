@@ -235,7 +235,7 @@ pub struct PublisherSettings {
 
 impl PublisherSettings {
     /// The key of one stream. A stream named after a topic keeps its inner slashes; characters that have a
-    /// meaning in key expressions become `_`.
+    /// meaning in key expressions become `_`, and so does a stream without a name.
     #[must_use]
     pub fn key_of(&self, stream: &str) -> String {
         let chunks: Vec<String> = stream
@@ -243,7 +243,12 @@ impl PublisherSettings {
             .filter(|chunk| !chunk.is_empty())
             .map(|chunk| chunk.replace(KEY_SPECIAL, "_"))
             .collect();
-        self.key.replace("{stream}", &chunks.join("/"))
+        let stream = if chunks.is_empty() {
+            "_".to_owned()
+        } else {
+            chunks.join("/")
+        };
+        self.key.replace("{stream}", &stream)
     }
 }
 
@@ -282,7 +287,7 @@ pub struct Edge {
 macro_rules! words {
     ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $word:literal),* $(,)? }) => {
         $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
         #[non_exhaustive]
         pub enum $name {
             $($(#[$variant_meta])* #[serde(rename = $word)] $variant,)*
@@ -310,7 +315,6 @@ words! {
     /// A device backend.
     Backend {
         /// The CPU device.
-        #[default]
         Cpu = "cpu",
     }
 }
@@ -318,7 +322,6 @@ words! {
     /// A family of detection networks.
     DetectorType {
         /// YOLOX: boxes as offsets to grid cells of three strides, objectness times class score.
-        #[default]
         Yolox = "yolox",
         /// FastestDet: one output map, objectness and class score weighted.
         FastestDet = "fastestdet",
@@ -326,6 +329,7 @@ words! {
 }
 words! {
     /// Storage of weights and activations.
+    #[derive(Default)]
     Precision {
         /// IEEE single precision.
         #[default]
@@ -338,7 +342,6 @@ words! {
     /// How a camera image becomes a network's input.
     Preprocess {
         /// Letterbox at the top left, grey 114, BGR 0 to 255, resized as OpenCV does.
-        #[default]
         YoloxOpencv = "yolox_opencv",
         /// Stretched to the input size, BGR divided by 255, resized as OpenCV does.
         FastestDetOpencv = "fastestdet_opencv",
@@ -346,6 +349,7 @@ words! {
 }
 words! {
     /// What happens to a stream when a model serves all that it can.
+    #[derive(Default)]
     OnStreamsFull {
         /// The new stream is refused.
         #[default]
@@ -356,6 +360,7 @@ words! {
 }
 words! {
     /// What happens to a sample when its channel is full.
+    #[derive(Default)]
     OnFull {
         /// The sender waits.
         #[default]
@@ -368,6 +373,7 @@ words! {
 }
 words! {
     /// What decides when a sample is released.
+    #[derive(Default)]
     Clock {
         /// The stamps in the bag, at the source's rate.
         #[default]
@@ -380,12 +386,12 @@ words! {
     /// How results travel.
     Transport {
         /// zenoh, as JSON.
-        #[default]
         Zenoh = "zenoh",
     }
 }
 words! {
     /// How a process joins the zenoh network.
+    #[derive(Default)]
     ZenohMode {
         /// Connects to every other peer.
         #[default]

@@ -7,6 +7,7 @@ use serde_json::{Map, Number, Value as Json};
 use super::nearest::{alternatives, nearest, suggestion};
 use super::problem::Problem;
 use super::raw::NAME_PATTERN;
+use super::reader::{NAME_RULE, SchemaReader, accepts, is_name};
 use super::source::Span;
 use super::tree::{Entry, Node, Value};
 
@@ -15,7 +16,7 @@ use super::tree::{Entry, Node, Value};
 pub(super) fn check(tree: &Node, schema: &Json, problems: &mut Vec<Problem>) -> Option<Json> {
     let start = Span::new(tree.span.source(), 0..0);
     Shape {
-        root: schema,
+        schema: SchemaReader { root: schema },
         problems,
     }
     .check(
@@ -53,7 +54,7 @@ impl Place<'_> {
 }
 
 struct Shape<'s, 'p> {
-    root: &'s Json,
+    schema: SchemaReader<'s>,
     problems: &'p mut Vec<Problem>,
 }
 
@@ -62,8 +63,8 @@ impl<'s> Shape<'s, '_> {
         if matches!(node.value, Value::Unknown) {
             return None;
         }
-        let target = self.follow(schema);
-        if let Some(words) = self.words(target) {
+        let target = self.schema.follow(schema);
+        if let Some(words) = self.schema.words(target) {
             return self.check_word(node, &words, schema, place);
         }
         if let Some(branches) = target["oneOf"].as_array() {
@@ -91,31 +92,6 @@ impl<'s> Shape<'s, '_> {
         }
     }
 
-    /// What a `$ref` points to.
-    fn follow(&self, schema: &'s Json) -> &'s Json {
-        let mut target = schema;
-        while let Some(name) = target["$ref"].as_str().and_then(|r| r.strip_prefix("#/$defs/")) {
-            target = &self.root["$defs"][name];
-        }
-        target
-    }
-
-    /// The words that a schema of fixed words allows.
-    fn words(&self, schema: &'s Json) -> Option<Vec<&'s str>> {
-        if let Some(word) = schema["const"].as_str() {
-            return Some(vec![word]);
-        }
-        if let Some(words) = schema["enum"].as_array() {
-            return words.iter().map(Json::as_str).collect();
-        }
-        let branches = schema["oneOf"].as_array()?;
-        let words: Option<Vec<Vec<&str>>> = branches
-            .iter()
-            .map(|branch| self.words(self.follow(branch)))
-            .collect();
-        words.map(|words| words.concat())
-    }
-
     fn check_word(
         &mut self,
         node: &Node,
@@ -138,11 +114,13 @@ impl<'s> Shape<'s, '_> {
         place: &Place<'_>,
     ) -> Option<Json> {
         let text = node.text().unwrap_or_default();
-        let label = nearest(text, words.iter().copied()).map_or_else(
-            || format!("expected {}", self.describe(schema)),
+        // With one word to choose from, any other would seem to be near it.
+        let near = nearest(text, words.iter().copied()).filter(|_| words.len() > 1 || text.len() > 3);
+        let label = near.map_or_else(
+            || format!("expected {}", self.schema.describe(schema)),
             |word| format!("did you mean `{word}`?"),
         );
-        let help = format!("`{}` takes {}", place.path, self.describe(schema));
+        let help = format!("`{}` takes {}", place.path, self.schema.describe(schema));
         self.problems.push(
             Problem::error(format!("`{}` cannot be `{text}`", place.path), &node.span, label).help(help),
         );
@@ -156,6 +134,7 @@ impl<'s> Shape<'s, '_> {
                 format!("{} cannot be the text {text:?}", place.named()),
                 &node.span,
             ),
+            Value::Bool(value) => (format!("{} cannot be {value}", place.named()), &node.span),
             Value::Int(value) => (format!("{} cannot be {value}", place.named()), &node.span),
             Value::Float(value) => (format!("{} cannot be {value}", place.named()), &node.span),
             // A collection has no text of its own to point at, and nothing has no text at all.
@@ -165,8 +144,12 @@ impl<'s> Shape<'s, '_> {
     }
 
     fn refuse(&mut self, message: String, span: &Span, schema: &'s Json) -> Option<Json> {
-        let problem = Problem::error(message, span, format!("expected {}", self.describe(schema)));
-        self.problems.push(match self.description(schema) {
+        let problem = Problem::error(
+            message,
+            span,
+            format!("expected {}", self.schema.describe(schema)),
+        );
+        self.problems.push(match self.schema.description(schema) {
             Some(description) => problem.help(description),
             None => problem,
         });
@@ -181,7 +164,7 @@ impl<'s> Shape<'s, '_> {
         schema: &'s Json,
         place: &Place<'_>,
     ) -> Option<Json> {
-        let target = self.follow(schema);
+        let target = self.schema.follow(schema);
         let within = target["minimum"].as_f64().is_none_or(|low| value >= low)
             && target["exclusiveMinimum"].as_f64().is_none_or(|low| value > low)
             && target["maximum"].as_f64().is_none_or(|high| value <= high);
@@ -192,12 +175,11 @@ impl<'s> Shape<'s, '_> {
     }
 
     fn check_text(&mut self, text: &str, node: &Node, schema: &'s Json, place: &Place<'_>) -> Option<Json> {
-        let target = self.follow(schema);
-        let long_enough = target["minLength"]
-            .as_u64()
-            .is_none_or(|min| text.chars().count() as u64 >= min);
-        if !long_enough || (target["pattern"] == NAME_PATTERN && !is_name(text)) {
-            return self.wrong(node, schema, place);
+        let target = self.schema.follow(schema);
+        let min = target["minLength"].as_u64().unwrap_or(0);
+        if (text.chars().count() as u64) < min || (target["pattern"] == NAME_PATTERN && !is_name(text)) {
+            // The error forbids the file, but what else is wrong with it can still be found.
+            self.wrong(node, schema, place);
         }
         Some(Json::from(text))
     }
@@ -210,7 +192,7 @@ impl<'s> Shape<'s, '_> {
         schema: &'s Json,
         place: &Place<'_>,
     ) -> Option<Json> {
-        let target = self.follow(schema);
+        let target = self.schema.follow(schema);
         let value = if accepts(target, "string") {
             Some(Value::Text(text.to_owned()))
         } else if accepts(target, "integer") {
@@ -255,7 +237,7 @@ impl<'s> Shape<'s, '_> {
         for branch in &real {
             let mut unused = Vec::new();
             let mut attempt = Shape {
-                root: self.root,
+                schema: self.schema,
                 problems: &mut unused,
             };
             if let Some(value) = attempt.check(node, branch, place)
@@ -266,14 +248,17 @@ impl<'s> Shape<'s, '_> {
         }
         let words: Vec<&str> = real
             .iter()
-            .filter_map(|branch| self.words(self.follow(branch)))
+            .filter_map(|branch| self.schema.words(self.schema.follow(branch)))
             .flatten()
             .collect();
         match &node.value {
             Value::Text(_) | Value::Substituted(_) if !words.is_empty() => {
                 self.wrong_word(node, &words, schema, place)
             }
-            Value::List(_) => match real.iter().find(|branch| accepts(self.follow(branch), "array")) {
+            Value::List(_) => match real
+                .iter()
+                .find(|branch| accepts(self.schema.follow(branch), "array"))
+            {
                 Some(branch) => self.check(node, branch, place),
                 None => self.wrong(node, schema, place),
             },
@@ -297,7 +282,7 @@ impl<'s> Shape<'s, '_> {
         };
         let tags: Vec<(&str, &str, &Json)> = branches
             .iter()
-            .map(|branch| self.follow(branch))
+            .map(|branch| self.schema.follow(branch))
             .filter_map(|branch| {
                 let (key, value) = branch["properties"]
                     .as_object()?
@@ -410,9 +395,9 @@ impl<'s> Shape<'s, '_> {
                 continue;
             }
             let property = &properties[key];
-            let label = format!("expected `{key}:` with {}", self.describe(property));
+            let label = format!("expected `{key}:` with {}", self.schema.describe(property));
             let problem = Problem::error(format!("{} has no `{key}`", place.named()), place.key, label);
-            self.problems.push(match self.description(property) {
+            self.problems.push(match self.schema.description(property) {
                 Some(description) => problem.help(description),
                 None => problem,
             });
@@ -465,80 +450,8 @@ impl<'s> Shape<'s, '_> {
         }
         Some(Json::Array(list))
     }
-
-    /// The user's documentation of a schema, as one line.
-    fn description(&self, schema: &'s Json) -> Option<String> {
-        let text = schema["description"]
-            .as_str()
-            .or_else(|| self.follow(schema)["description"].as_str())?;
-        Some(text.replace('\n', " "))
-    }
-
-    /// What a schema accepts, in words.
-    fn describe(&self, schema: &'s Json) -> String {
-        let target = self.follow(schema);
-        if let Some(words) = self.words(target) {
-            return alternatives(words);
-        }
-        if let Some(branches) = target["anyOf"].as_array() {
-            let parts: Vec<String> = branches
-                .iter()
-                .filter(|branch| !accepts(branch, "null"))
-                .map(|branch| self.describe(branch))
-                .collect();
-            return parts.join(", or ");
-        }
-        let low = number(&target["minimum"]);
-        let above = number(&target["exclusiveMinimum"]);
-        let high = number(&target["maximum"]);
-        let range = match (low, above, high) {
-            (Some(low), _, Some(high)) => format!(" from {low} to {high}"),
-            (_, Some(above), Some(high)) => format!(" above {above} and at most {high}"),
-            _ => String::new(),
-        };
-        if accepts(target, "integer") {
-            format!("a whole number{range}")
-        } else if accepts(target, "number") {
-            format!("a number{range}")
-        } else if accepts(target, "boolean") {
-            "`true` or `false`".to_owned()
-        } else if accepts(target, "array") {
-            format!("a list, each item {}", self.describe(&target["items"]))
-        } else if target["pattern"] == NAME_PATTERN {
-            NAME_RULE.to_owned()
-        } else if accepts(target, "string") {
-            "text".to_owned()
-        } else {
-            "a map".to_owned()
-        }
-    }
-}
-
-/// What a name may be made of.
-const NAME_RULE: &str = "a name of small letters, digits, `_` and `-`";
-
-/// Whether `text` matches [`NAME_PATTERN`].
-fn is_name(text: &str) -> bool {
-    !text.is_empty()
-        && text
-            .bytes()
-            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-')
-}
-
-/// Whether a schema's `type` is, or holds, the given one.
-fn accepts(schema: &Json, kind: &str) -> bool {
-    match &schema["type"] {
-        Json::String(only) => only == kind,
-        Json::Array(kinds) => kinds.iter().any(|k| k == kind),
-        _ => false,
-    }
 }
 
 fn integer(value: i128) -> Option<Number> {
     i64::try_from(value).ok().map(Number::from)
-}
-
-/// A limit as a person would write it: 1 rather than 1.0.
-fn number(limit: &Json) -> Option<String> {
-    limit.as_f64().map(|value| value.to_string())
 }

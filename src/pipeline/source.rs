@@ -24,8 +24,14 @@ impl Span {
     /// The part of `range` that lies within the text, widened to whole characters.
     pub(super) fn new(source: &Source, range: Range<usize>) -> Self {
         let text = source.inner();
-        let start = text.floor_char_boundary(range.start);
-        let end = text.ceil_char_boundary(range.end.max(start));
+        let is_boundary = |at: &usize| text.is_char_boundary(*at);
+        let start = (0..=range.start.min(text.len()))
+            .rev()
+            .find(is_boundary)
+            .unwrap_or(0);
+        let end = (range.end.max(start)..text.len())
+            .find(is_boundary)
+            .unwrap_or(text.len());
         Self {
             source: Arc::clone(source),
             range: start..end,

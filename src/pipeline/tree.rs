@@ -134,10 +134,10 @@ fn syntax_problem(error: &YamlError, source: &Source, from: usize) -> Problem {
         .location()
         .and_then(|location| bytes(&location, source, from))
         .unwrap_or_else(|| source.inner().len());
+    // The message may quote the file, and what it quotes goes to a terminal.
     let message = DefaultMessageFormatter
         .format_message(error)
-        .escape_debug()
-        .to_string();
+        .replace(char::is_control, " ");
     Problem::error(
         "this is no YAML that can be read",
         &Span::new(source, at..at),

@@ -361,7 +361,8 @@ impl Validator<'_> {
             }
         }
         if let Some(start) = start {
-            if count("source") == 0 {
+            // A node that is not sound may be meant as a source.
+            if count("source") == 0 && made.len() == section(self.tree, "nodes").len() {
                 let label = "expected at least one node of kind `source`";
                 self.problems
                     .push(Problem::error("the pipeline has no source", &start, label));

@@ -34,6 +34,8 @@ impl MonotonicClock {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
     use std::time::Duration;
 
     use super::*;

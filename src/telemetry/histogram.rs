@@ -159,7 +159,7 @@ impl LatencyHistogram {
                 next_position = position + step;
                 points.push(CurvePoint {
                     latency_us: us(bucket.value_iterated_to().clamp(self.min_ns, self.max_ns)),
-                    fraction: seen as f64 / count as f64,
+                    fraction: (seen as f64 / count as f64 * 1e9).round() / 1e9,
                 });
             }
         }
@@ -229,12 +229,14 @@ impl LatencyStats {
 pub struct CurvePoint {
     /// Latency in microseconds.
     pub latency_us: f64,
-    /// Share of values that are at most this long, above 0 and at most 1.
+    /// Share of values that are at most this long, above 0 and at most 1, to nine decimals.
     pub fraction: f64,
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
     use proptest::prelude::*;
 
     use super::*;

@@ -63,6 +63,8 @@ fn latencies<S: Serializer>(times: &Option<&FrameTimes>, serializer: S) -> Resul
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
     use std::sync::Arc;
 
     use super::*;

@@ -1,14 +1,14 @@
 //! Frames in, frames out, frames dropped: counted here and nowhere else.
 
-use std::collections::VecDeque;
-use std::fmt;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use metrics::Counter;
-use serde::{Deserialize, Serialize};
 
-use super::{FrameId, StreamId, Streams};
+use super::{
+    Balance, BalanceError, DropCount, DropReason, FrameId, Imbalance, StreamAccount, StreamId, Streams,
+};
 
 /// Least time between two warnings about the same kind of drop; a bad sensor must not flood the log.
 const WARN_INTERVAL: Duration = Duration::from_secs(5);
@@ -18,167 +18,12 @@ const OPEN_LIMIT: usize = 65_536;
 /// How many lost frames an account names.
 const LOST_NAMED: usize = 16;
 
-/// Why a frame did not come out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum DropReason {
-    /// Oldest in a full channel that keeps the newest.
-    ChannelFullOldest,
-    /// Newest at a full channel that keeps the oldest.
-    ChannelFullNewest,
-    /// Size, step or data length do not fit each other.
-    InvalidImage,
-    /// A message or a compressed image that cannot be decoded.
-    DecodeFailed,
-    /// A pixel or compression format that is not supported.
-    UnsupportedEncoding,
-    /// The actor that held the frame panicked.
-    Panicked,
-    /// The device refused or failed.
-    DeviceError,
-    /// The model has no room for this stream.
-    StreamRejected,
-    /// A sink could not take the result.
-    SinkFailed,
-    /// Still under way when the run was stopped.
-    ShuttingDown,
-}
-
-impl DropReason {
-    /// Stable snake-case name, as in reports and metrics.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::ChannelFullOldest => "channel_full_oldest",
-            Self::ChannelFullNewest => "channel_full_newest",
-            Self::InvalidImage => "invalid_image",
-            Self::DecodeFailed => "decode_failed",
-            Self::UnsupportedEncoding => "unsupported_encoding",
-            Self::Panicked => "panicked",
-            Self::DeviceError => "device_error",
-            Self::StreamRejected => "stream_rejected",
-            Self::SinkFailed => "sink_failed",
-            Self::ShuttingDown => "shutting_down",
-        }
-    }
-}
-
-impl fmt::Display for DropReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-/// Drops of one stream at one place for one reason.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DropCount {
-    /// Name of the stream.
-    pub stream: String,
-    /// Actor or channel.
-    pub place: String,
-    /// Why.
-    pub reason: DropReason,
-    /// How many.
-    pub count: u64,
-}
-
-/// What became of the frames of one stream.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StreamAccount {
-    /// The stream.
-    pub stream: StreamId,
-    /// Its name.
-    pub name: Arc<str>,
-    /// Frames that came in.
-    pub frames_in: u64,
-    /// Frames that came out.
-    pub frames_out: u64,
-    /// Drops by place and reason, in the order of their first occurrence.
-    pub drops: Vec<DropCount>,
-    /// Frames that came in and are not settled: under way during a run, lost after it.
-    pub open: u64,
-    /// Sequence numbers of the first open frames, at most 16.
-    pub open_seqs: Vec<u64>,
-    /// Reports about frames that were settled already or never came in.
-    pub settled_twice: u64,
-}
-
-impl StreamAccount {
-    /// Frames dropped for any reason.
-    #[must_use]
-    pub fn dropped(&self) -> u64 {
-        self.drops.iter().map(|d| d.count).sum()
-    }
-
-    /// Whether every frame was settled exactly once.
-    #[must_use]
-    pub fn is_balanced(&self) -> bool {
-        self.open == 0 && self.settled_twice == 0 && self.frames_in == self.frames_out + self.dropped()
-    }
-}
-
-/// A ledger in which frames in = frames out + frames dropped, for every stream.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Balance {
-    /// The streams in the order of registration.
-    pub streams: Vec<StreamAccount>,
-}
-
-/// One stream whose frames do not add up.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Imbalance {
-    /// What was counted.
-    pub account: StreamAccount,
-}
-
-impl fmt::Display for Imbalance {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let account = &self.account;
-        write!(
-            f,
-            "stream {:?}: {} in, {} out, {} dropped",
-            account.name,
-            account.frames_in,
-            account.frames_out,
-            account.dropped()
-        )?;
-        if account.open > 0 {
-            write!(f, ", {} lost (", account.open)?;
-            for (i, seq) in account.open_seqs.iter().enumerate() {
-                write!(f, "{}#{seq}", if i == 0 { "" } else { ", " })?;
-            }
-            let unnamed = account.open > account.open_seqs.len() as u64;
-            f.write_str(if unnamed { ", ...)" } else { ")" })?;
-        }
-        if account.settled_twice > 0 {
-            write!(f, ", {} reported twice", account.settled_twice)?;
-        }
-        Ok(())
-    }
-}
-
-/// Frames that came in and were neither put out nor dropped, or were reported more than once.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("frames do not add up: {}", self.to_text())]
-pub struct BalanceError {
-    /// The streams concerned, at least one.
-    pub imbalances: Vec<Imbalance>,
-}
-
-impl BalanceError {
-    fn to_text(&self) -> String {
-        let lines: Vec<String> = self.imbalances.iter().map(Imbalance::to_string).collect();
-        lines.join("; ")
-    }
-}
-
 /// The accounts of all streams of a run. Shared by reference between threads; each call holds a lock for well
 /// under a microsecond.
 #[derive(Debug)]
 pub struct Ledger {
     streams: Streams,
-    accounts: Mutex<Vec<Account>>,
+    accounts: Mutex<BTreeMap<StreamId, Account>>,
 }
 
 #[derive(Debug)]
@@ -287,7 +132,7 @@ impl Ledger {
     pub fn new(streams: Streams) -> Self {
         Self {
             streams,
-            accounts: Mutex::new(Vec::new()),
+            accounts: Mutex::new(BTreeMap::new()),
         }
     }
 
@@ -300,8 +145,8 @@ impl Ledger {
     /// Opens a frame: every message that a source takes up, before anything else is done with it. The caller
     /// owes the ledger one [`Ledger::frame_out`] or one [`Ledger::frame_dropped`].
     pub fn frame_in(&self, stream: StreamId) -> FrameId {
-        let mut accounts = self.lock(stream);
-        let account = &mut accounts[stream.index()];
+        let mut accounts = self.lock();
+        let account = self.account(&mut accounts, stream);
         let seq = account.frames_in;
         account.frames_in += 1;
         if account.open.len() == OPEN_LIMIT {
@@ -316,8 +161,8 @@ impl Ledger {
     /// Settles a frame that came out. Returns how many frames of its stream are missing between it and the
     /// frame that came out before (0 for a frame that is not open, or that comes out after a later one).
     pub fn frame_out(&self, frame: FrameId) -> u64 {
-        let mut accounts = self.lock(frame.stream);
-        let account = &mut accounts[frame.stream.index()];
+        let mut accounts = self.lock();
+        let account = self.account(&mut accounts, frame.stream);
         if !account.settle(frame.seq) {
             return 0;
         }
@@ -332,8 +177,8 @@ impl Ledger {
 
     /// Settles a frame that will not come out. `place` is the actor or channel where it ended.
     pub fn frame_dropped(&self, frame: FrameId, place: &str, reason: DropReason) {
-        let mut accounts = self.lock(frame.stream);
-        let account = &mut accounts[frame.stream.index()];
+        let mut accounts = self.lock();
+        let account = self.account(&mut accounts, frame.stream);
         if !account.settle(frame.seq) {
             return;
         }
@@ -364,14 +209,13 @@ impl Ledger {
     /// All accounts as they are now, in the order of registration; streams without frames included.
     #[must_use]
     pub fn accounts(&self) -> Vec<StreamAccount> {
-        let names = self.streams.all();
-        let accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-        names
-            .into_iter()
-            .map(|(stream, name)| match accounts.get(stream.index()) {
-                Some(account) => account.snapshot(stream),
-                None => Account::new(name).snapshot(stream),
-            })
+        let mut accounts = self.lock();
+        for (stream, _) in self.streams.all() {
+            self.account(&mut accounts, stream);
+        }
+        accounts
+            .iter()
+            .map(|(&stream, account)| account.snapshot(stream))
             .collect()
     }
 
@@ -395,24 +239,25 @@ impl Ledger {
         }
     }
 
-    /// The accounts, with one for `stream`.
-    fn lock(&self, stream: StreamId) -> MutexGuard<'_, Vec<Account>> {
-        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-        if accounts.len() <= stream.index() {
-            for (_, name) in self.streams.all().into_iter().skip(accounts.len()) {
-                accounts.push(Account::new(name));
-            }
-            // An id that another `Streams` made is accounted for under its number.
-            while accounts.len() <= stream.index() {
-                accounts.push(Account::new(self.streams.name(stream)));
-            }
-        }
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<StreamId, Account>> {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn account<'a>(
+        &self,
+        accounts: &'a mut BTreeMap<StreamId, Account>,
+        stream: StreamId,
+    ) -> &'a mut Account {
         accounts
+            .entry(stream)
+            .or_insert_with(|| Account::new(self.streams.name(stream)))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
     use super::*;
 
     fn ledger(names: &[&str]) -> (Ledger, Vec<StreamId>) {
@@ -532,24 +377,53 @@ mod tests {
         }
         let account = &ledger.accounts()[0];
         assert_eq!(account.open, OPEN_LIMIT as u64 + 10);
-        assert_eq!(ledger.lock(ids[0])[0].open.len(), OPEN_LIMIT);
+        assert_eq!(ledger.lock()[&ids[0]].open.len(), OPEN_LIMIT);
+    }
+
+    /// A log writer that keeps what it is given.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
     }
 
     #[test]
-    fn reason_names_in_text_and_in_json_are_the_same() {
-        for reason in [
-            DropReason::ChannelFullOldest,
-            DropReason::ChannelFullNewest,
-            DropReason::InvalidImage,
-            DropReason::DecodeFailed,
-            DropReason::UnsupportedEncoding,
-            DropReason::Panicked,
-            DropReason::DeviceError,
-            DropReason::StreamRejected,
-            DropReason::SinkFailed,
-            DropReason::ShuttingDown,
-        ] {
-            assert_eq!(serde_json::to_string(&reason).unwrap(), format!("\"{reason}\""));
-        }
+    fn every_dropped_frame_is_logged_and_warnings_do_not_flood() {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::DEBUG)
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            let (ledger, ids) = ledger(&["front"]);
+            for i in 0..200 {
+                let frame = ledger.frame_in(ids[0]);
+                let reason = if i == 150 {
+                    DropReason::Panicked
+                } else {
+                    DropReason::InvalidImage
+                };
+                ledger.frame_dropped(frame, "prepare", reason);
+            }
+        });
+        let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(text.lines().filter(|line| line.contains("DEBUG")).count(), 200);
+        let warnings: Vec<&str> = text.lines().filter(|line| line.contains("WARN")).collect();
+        assert_eq!(warnings.len(), 2, "one for each kind of drop");
+        assert!(warnings[1].contains("seq=150") && warnings[1].contains("reason=panicked"));
+        assert!(
+            text.contains("stream=front seq=199 place=\"prepare\" reason=invalid_image"),
+            "{text}"
+        );
     }
 }

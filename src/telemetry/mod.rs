@@ -5,11 +5,12 @@
 //! - Every frame that comes in is settled once, as out or as dropped with a reason and a place. The
 //!   [`Ledger`] is the only place that counts, and it names the frames that were never settled.
 //! - [`LatencyRecorder`] and [`Ledger`] become a [`RunSummary`], which prints itself as a table and is the
-//!   body of its report.
+//!   body of the [`report`].
 //!
 //! Recording is cheap (no allocation once a stream has been seen) and may happen on any thread. May be called
 //! by `io`, `runtime` and `cli`; calls `outputs`.
 
+mod balance;
 mod clock;
 mod frame;
 mod histogram;
@@ -17,16 +18,18 @@ pub mod jsonl;
 mod ledger;
 mod recorder;
 mod regularity;
+pub mod report;
 mod stage;
 mod stream;
 mod summary;
 mod table;
 mod timeline;
 
+pub use balance::{Balance, BalanceError, DropCount, DropReason, Imbalance, StreamAccount};
 pub use clock::MonotonicClock;
 pub use frame::{FrameTimes, Span};
 pub use histogram::{CurvePoint, LatencyHistogram, LatencyStats, Percentile};
-pub use ledger::{Balance, BalanceError, DropCount, DropReason, Imbalance, Ledger, StreamAccount};
+pub use ledger::Ledger;
 pub use recorder::{LatencyOptions, LatencyRecorder, Observation};
 pub use regularity::JitterStats;
 pub use stage::{Part, Stage};

@@ -194,11 +194,11 @@ impl LatencyRecorder {
         self.unpublished
     }
 
-    /// Frames per second from the first intended release to the last publishing.
+    /// Frames per second from the first intended release to the last publishing, to three decimals.
     #[must_use]
     pub fn throughput_fps(&self) -> Option<f64> {
         let busy_ns = self.last_published_ns.checked_sub(self.first_released_ns)?;
-        (busy_ns > 0).then(|| self.total.count() as f64 * 1e9 / busy_ns as f64)
+        (busy_ns > 0).then(|| (self.total.count() as f64 * 1e12 / busy_ns as f64).round() / 1e3)
     }
 
     /// Total latency of one stream.
@@ -232,6 +232,8 @@ impl LatencyRecorder {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
     use super::*;
     use crate::telemetry::Streams;
 
@@ -361,5 +363,41 @@ mod tests {
             });
         }
         assert_eq!(recorder.throughput_fps(), Some(10.0));
+    }
+
+    #[test]
+    fn a_frame_that_takes_exactly_the_deadline_has_met_it() {
+        let stream = Streams::default().register("cam");
+        let mut recorder = LatencyRecorder::new(options(Some(5)));
+        for (seq, total_ns) in [(0, 5 * MS - 1), (1, 5 * MS), (2, 5 * MS + 1)] {
+            recorder.record(&Observation {
+                frame: FrameId { stream, seq },
+                stamp_ns: 0,
+                times: &times(0, 0, total_ns),
+                published_wall_ns: None,
+            });
+        }
+        assert_eq!(recorder.stream_misses(stream), (1, 1));
+    }
+
+    #[test]
+    fn a_frame_without_an_end_of_publishing_is_not_passed_over() {
+        let stream = Streams::default().register("cam");
+        let mut recorder = LatencyRecorder::new(options(None));
+        let mut times = FrameTimes::new(0);
+        times.begin(Stage::Replay, MS);
+        times.end(Stage::Replay, 3 * MS);
+        recorder.record(&Observation {
+            frame: FrameId { stream, seq: 0 },
+            stamp_ns: 0,
+            times: &times,
+            published_wall_ns: None,
+        });
+        assert_eq!(recorder.unpublished(), 1);
+        assert_eq!(recorder.total(), None);
+        assert_eq!(
+            recorder.stage(Stage::Replay, Part::Service).unwrap().max_us,
+            2_000.0
+        );
     }
 }

@@ -122,6 +122,8 @@ impl Jitter {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
     use super::*;
 
     const MS: u64 = 1_000_000;
@@ -175,5 +177,28 @@ mod tests {
         let mut jitter = Jitter::default();
         jitter.record(5, 5, 1.0);
         assert_eq!(jitter.stats(), None);
+    }
+
+    #[test]
+    fn merged_jitter_is_that_of_all_intervals() {
+        // Deviations of +5 and +7 ms in one part, -10, +1 and 0 ms in the other.
+        let part = |published_ms: &[u64]| {
+            let mut jitter = Jitter::default();
+            for (i, ms) in (0..).zip(published_ms) {
+                jitter.record(ms * MS, i * 100 * MS as i64, 1.0);
+            }
+            jitter
+        };
+        let mut merged = Jitter::default();
+        merged.merge(&part(&[20, 125, 232]));
+        merged.merge(&part(&[50, 140, 241, 341]));
+        merged.merge(&Jitter::default());
+        let stats = merged.stats().unwrap();
+        let deviations = [5.0, 7.0, -10.0, 1.0, 0.0_f64];
+        let mean = deviations.iter().sum::<f64>() / 5.0;
+        let variance = deviations.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / 5.0;
+        assert_eq!(stats.n, 5);
+        assert!((stats.std_us - variance.sqrt() * 1e3).abs() <= 1e-3, "{stats:?}");
+        assert_eq!((stats.mean_abs_us, stats.max_abs_us), (4_600.0, 10_000.0));
     }
 }

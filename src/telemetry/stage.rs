@@ -95,6 +95,8 @@ impl fmt::Display for Part {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
     use super::*;
 
     #[test]

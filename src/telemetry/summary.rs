@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CurvePoint, DropCount, Imbalance, JitterStats, LatencyRecorder, LatencyStats, Ledger, Part, Stage,
-    StreamAccount, table,
+    CurvePoint, DropCount, Imbalance, JitterStats, LatencyRecorder, LatencyStats, Ledger, Part, Percentile,
+    Stage, StreamAccount, table,
 };
 
 /// Which clock paces a run.
@@ -225,19 +225,15 @@ impl RunSummary {
         table::render(self)
     }
 
-    /// Whether any percentile is given for fewer values than it takes to tell it from the maximum.
+    /// Whether the tables show a percentile of fewer values than it takes to tell it from the maximum.
     pub(super) fn has_thin_percentile(&self) -> bool {
-        self.latencies()
-            .any(|stats| stats.n < super::Percentile::P999.min_samples())
-    }
-
-    fn latencies(&self) -> impl Iterator<Item = &LatencyStats> {
-        self.stages
-            .iter()
-            .flat_map(|s| [&s.wait, &s.service])
+        let parts = self.stages.iter().flat_map(|s| [&s.wait, &s.service]);
+        let streams = self.streams.iter().flat_map(|s| &s.total);
+        parts
             .chain(&self.total)
             .chain(&self.age)
-            .chain(self.streams.iter().flat_map(|s| &s.total))
+            .chain(streams)
+            .any(|stats| !stats.percentile_us(Percentile::P999).1)
     }
 }
 

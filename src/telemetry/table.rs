@@ -63,6 +63,12 @@ fn latency_table(summary: &RunSummary) -> Option<String> {
     if let Some(total) = &summary.total {
         table.add_row(latency_row("total", total));
     }
+    // A single stream is the total.
+    for stream in summary.streams.iter().filter(|_| summary.streams.len() > 1) {
+        if let Some(total) = &stream.total {
+            table.add_row(latency_row(&format!("total {}", stream.name), total));
+        }
+    }
     if let Some(age) = &summary.age {
         table.add_row(latency_row("age", age));
     }
@@ -91,9 +97,6 @@ fn stream_table(summary: &RunSummary) -> String {
         "in",
         "out",
         "dropped",
-        "p50, µs",
-        "p99, µs",
-        "max, µs",
         "missed",
         "in a row",
         "jitter, µs",
@@ -101,15 +104,11 @@ fn stream_table(summary: &RunSummary) -> String {
     ]);
     let absent = || "-".to_owned();
     for stream in &summary.streams {
-        let total = |text: fn(&LatencyStats) -> String| stream.total.as_ref().map_or_else(absent, text);
         table.add_row(vec![
             stream.name.clone(),
             stream.frames.frames_in.to_string(),
             stream.frames.frames_out.to_string(),
             stream.frames.dropped.to_string(),
-            total(|t| latency_row("", t)[2].clone()),
-            total(|t| latency_row("", t)[4].clone()),
-            total(|t| format!("{:.1}", t.max_us)),
             stream.deadline.map_or_else(absent, |d| d.misses.to_string()),
             stream
                 .deadline

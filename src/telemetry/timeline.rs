@@ -70,6 +70,8 @@ impl Timeline {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
     use super::*;
     use crate::telemetry::Stage;
 

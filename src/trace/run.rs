@@ -249,6 +249,14 @@ impl TraceRunner {
             .map_err(|e| self.device_error(e))
     }
 
+    /// Whether an event has completed, without waiting.
+    ///
+    /// # Errors
+    /// Device errors.
+    pub fn completed(&self, device: &dyn Device, event: EventId) -> Result<bool, TraceError> {
+        device.poll_event(event).map_err(|e| self.device_error(e))
+    }
+
     const fn transfer_queue(&self) -> Cq {
         if self.options.queues == 2 {
             Cq::IO

@@ -649,7 +649,7 @@ impl TraceRunner {
         class: BufferClass,
     ) -> Result<DeviceTensor, TraceError> {
         let buffer = device.alloc(spec, class).map_err(|e| self.device_error(e))?;
-        Ok(DeviceTensor::contiguous(buffer, spec))
+        Ok(DeviceTensor::whole(buffer, spec))
     }
 
     fn fill(&self, device: &mut dyn Device, buffer: BufferId, bytes: &[u8]) -> Result<(), TraceError> {

@@ -1,5 +1,17 @@
 //! The CPU device: queues are threads, buffers have addresses in an arena, and a replay runs a fixed list
-//! of prepared kernels.
+//! of prepared kernels without allocating or deciding anything.
+//!
+//! It keeps the device contract literally, hazards included: memory that a capture frees is reused by later
+//! captures and allocations, and two queues that touch one buffer without an event between them race. Such
+//! a race yields wrong numbers, never anything worse: the arena holds plain bytes of which every pattern is
+//! a value, kernels never read an index or a length from it, and buffers are checked against a kernel's
+//! needs when they are bound.
 
+mod arena;
+mod capture;
+mod device;
 pub mod kernels;
 pub mod pool;
+mod queue;
+
+pub use device::{CpuConfig, CpuDevice};

@@ -1,0 +1,149 @@
+//! `sensorium model`: looks into model files.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use comfy_table::presets::UTF8_BORDERS_ONLY;
+use comfy_table::{CellAlignment, Table};
+use miette::{Diagnostic, IntoDiagnostic};
+
+use crate::models::{Survey, SurveyedValue, survey};
+use crate::weights::{OnnxError, OnnxModel};
+
+/// Looks into model files.
+#[derive(Debug, Args)]
+pub(super) struct ModelArgs {
+    #[command(subcommand)]
+    command: ModelCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ModelCommand {
+    /// Prints inputs, outputs, operations, size and cost of an ONNX file.
+    Info {
+        /// The ONNX file.
+        #[arg(value_name = "FILE.onnx")]
+        file: PathBuf,
+        /// How to print it.
+        #[arg(long, value_enum, default_value_t = Format::Text)]
+        format: Format,
+    },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Format {
+    /// Tables for people.
+    Text,
+    /// One JSON object for scripts.
+    Json,
+}
+
+#[derive(Debug, thiserror::Error, Diagnostic)]
+#[error("{} cannot be read as a model", file.display())]
+#[diagnostic(help(
+    "Give a complete .onnx file. Export with fixed input sizes, and keep files that hold its weights beside it."
+))]
+struct NoModel {
+    file: PathBuf,
+    #[source]
+    cause: OnnxError,
+}
+
+/// Runs the command; the text to print comes back.
+pub(super) fn run(args: &ModelArgs) -> miette::Result<String> {
+    let ModelCommand::Info { file, format } = &args.command;
+    let model = OnnxModel::open(file).map_err(|cause| NoModel {
+        file: file.clone(),
+        cause,
+    })?;
+    let survey = survey(&model);
+    match format {
+        Format::Text => Ok(text(&survey)),
+        Format::Json => serde_json::to_string_pretty(&survey).into_diagnostic(),
+    }
+}
+
+fn text(survey: &Survey) -> String {
+    let or_dash = |text: &str| {
+        if text.is_empty() {
+            "-".to_owned()
+        } else {
+            text.to_owned()
+        }
+    };
+    let mut facts = table();
+    facts.add_row(["model", &survey.model]);
+    facts.add_row(["producer", &or_dash(&survey.producer)]);
+    facts.add_row([
+        "operator set",
+        &format!("{} (file format {})", survey.opset, survey.ir_version),
+    ]);
+    facts.add_row(["parameters", &grouped(survey.parameters)]);
+    let gflop = survey
+        .gflop
+        .map_or_else(|| "unknown: a shape is open".to_owned(), |g| format!("{g:.3}"));
+    facts.add_row(["GFLOP", &gflop]);
+    facts.add_row(["external data", &or_dash(&survey.external_data.join(", "))]);
+
+    let mut values = table();
+    values.set_header(["", "name", "type", "shape"]);
+    for (kind, list) in [("input", &survey.inputs), ("output", &survey.outputs)] {
+        for SurveyedValue { name, dtype, shape } in list {
+            values.add_row([kind, name, dtype, &format!("[{}]", shape.join(", "))]);
+        }
+    }
+
+    let mut ops = table();
+    ops.set_header(["operation", "nodes"]);
+    let mut by_count: Vec<(&String, &usize)> = survey.ops.iter().collect();
+    by_count.sort_by_key(|&(op, &count)| (std::cmp::Reverse(count), op));
+    for (op, count) in by_count {
+        ops.add_row([op, &count.to_string()]);
+    }
+    if let Some(column) = ops.column_mut(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+
+    let mut text = format!("{facts}\n{values}\n{ops}");
+    for obstacle in &survey.not_importable {
+        text.push_str("\nnot importable: ");
+        text.push_str(obstacle);
+    }
+    text
+}
+
+fn table() -> Table {
+    let mut table = Table::new();
+    table.load_preset(UTF8_BORDERS_ONLY);
+    table
+}
+
+/// Digits in groups of three.
+fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let lead = digits.len() % 3;
+    let (head, rest) = digits.split_at(lead);
+    let groups = rest
+        .as_bytes()
+        .chunks(3)
+        .map(|c| String::from_utf8_lossy(c).into_owned());
+    let parts: Vec<String> = (!head.is_empty())
+        .then(|| head.to_owned())
+        .into_iter()
+        .chain(groups)
+        .collect();
+    parts.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_grouped_by_three() {
+        assert_eq!(
+            [grouped(7), grouped(910), grouped(911_010)],
+            ["7", "910", "911,010"]
+        );
+    }
+}

@@ -1,0 +1,23 @@
+//! What is being recorded, and what was recorded.
+
+use std::sync::Arc;
+
+use super::queue::BoundLaunch;
+use crate::device::{BufferId, Cq};
+
+/// A capture in progress.
+#[derive(Debug)]
+pub(super) struct Capture {
+    pub(super) cq: Cq,
+    pub(super) launches: Vec<BoundLaunch>,
+    /// Buffers allocated since the capture began and not freed yet.
+    pub(super) allocated: Vec<BufferId>,
+}
+
+/// A finished trace.
+#[derive(Debug)]
+pub(super) struct Trace {
+    pub(super) launches: Arc<[BoundLaunch]>,
+    /// Buffers with a higher number were allocated after this capture.
+    pub(super) last_buffer: u64,
+}

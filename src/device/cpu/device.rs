@@ -1,0 +1,623 @@
+//! [`CpuDevice`]: the device contract on host threads.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use smallvec::SmallVec;
+
+use super::arena::{ALIGNMENT, Arena};
+use super::capture::{Capture, Trace};
+use super::kernels::{self, BufferRef, Isa, Kernel};
+use super::pool::ComputePool;
+use super::queue::{self, BoundLaunch, Command, Shared};
+use crate::device::{
+    BufferClass, BufferId, Cq, Device, DeviceCaps, DeviceError, DeviceHealth, EventId, HostSlot, MissPolicy,
+    OpDesc, ProgramId, TraceId, WeightDesc,
+};
+use crate::tensor::{DType, TensorSpec};
+
+/// Address of the first byte of the arena. Not zero, so that an address is never mistaken for "none".
+const ARENA_BASE: u64 = 0x1000_0000;
+
+/// How long the owner waits for room in a queue, and `prepare_weights` for running work.
+const ENQUEUE_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Events of queue `q` carry `q` in the bits above this.
+const EVENT_QUEUE_SHIFT: u32 = 56;
+
+/// How a [`CpuDevice`] is opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CpuConfig {
+    /// Threads that share the work of one kernel on queue 0, the queue's own included; 0 means one per
+    /// hardware thread. Results do not depend on it.
+    pub threads: usize,
+    /// Command queues, 1 or 2.
+    pub queues: u8,
+    /// Bytes of device memory.
+    pub arena_bytes: usize,
+    /// Instruction set of the kernels; `None` detects the best one. Results do not depend on it.
+    pub isa: Option<Isa>,
+    /// How long an idle queue, or a host that waits, spins before it sleeps. It buys a faster hand-over with
+    /// CPU time.
+    pub spin: Duration,
+}
+
+impl Default for CpuConfig {
+    fn default() -> Self {
+        Self {
+            threads: 0,
+            queues: 2,
+            arena_bytes: 512 << 20,
+            isa: None,
+            spin: Duration::from_micros(20),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Buffer {
+    offset: usize,
+    bytes: usize,
+    acknowledged: bool,
+}
+
+#[derive(Debug)]
+struct Program {
+    name: &'static str,
+    kernel: Arc<dyn Kernel>,
+}
+
+/// The embedded default device. See the [module](super) for what it promises.
+pub struct CpuDevice {
+    caps: DeviceCaps,
+    isa: Isa,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    arena: Arena,
+    buffers: HashMap<u64, Buffer>,
+    last_buffer: u64,
+    programs: Vec<Program>,
+    program_of: HashMap<OpDesc, ProgramId>,
+    misses: MissPolicy,
+    scratch_bytes: usize,
+    capture: Option<Capture>,
+    traces: HashMap<u64, Trace>,
+    last_trace: u64,
+    /// Number of the last recorded event of each queue.
+    events: SmallVec<[u64; 2]>,
+    closed: bool,
+}
+
+impl CpuDevice {
+    /// Opens the device: reserves the arena and starts the queues.
+    ///
+    /// # Errors
+    /// [`DeviceError::Config`] for a configuration that makes no sense, [`DeviceError::OutOfMemory`].
+    pub fn open(config: &CpuConfig) -> Result<Self, DeviceError> {
+        if !(1..=2).contains(&config.queues) {
+            return Err(DeviceError::Config(format!(
+                "queues must be 1 or 2, not {}",
+                config.queues
+            )));
+        }
+        let hardware = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = if config.threads == 0 {
+            hardware
+        } else {
+            config.threads
+        };
+        if threads > 1024 {
+            return Err(DeviceError::Config(format!(
+                "threads must be at most 1024, not {threads}"
+            )));
+        }
+        let best = Isa::detect();
+        let isa = config.isa.unwrap_or(best);
+        if isa > best {
+            return Err(DeviceError::Config(format!(
+                "this CPU has no {isa:?} (best is {best:?})"
+            )));
+        }
+        let arena = Arena::new(config.arena_bytes)?;
+        let shared = Arc::new(Shared::new(config.queues, config.spin));
+        let mut device = Self {
+            caps: DeviceCaps {
+                backend: "cpu",
+                description: format!("{isa:?} kernels, {threads} thread(s)"),
+                queues: config.queues,
+                alignment: ALIGNMENT,
+                memory_bytes: arena.bytes(),
+                dtypes: &[
+                    DType::U8,
+                    DType::I8,
+                    DType::I32,
+                    DType::U32,
+                    DType::F16,
+                    DType::Bf16,
+                    DType::F32,
+                ],
+            },
+            isa,
+            shared,
+            threads: Vec::new(),
+            arena,
+            buffers: HashMap::new(),
+            last_buffer: 0,
+            programs: Vec::new(),
+            program_of: HashMap::new(),
+            misses: MissPolicy::Allow,
+            scratch_bytes: 0,
+            capture: None,
+            traces: HashMap::new(),
+            last_trace: 0,
+            events: SmallVec::from_elem(0, config.queues as usize),
+            closed: false,
+        };
+        for queue in 0..config.queues as usize {
+            // Queue 1 moves data; whatever is launched there runs on its own thread alone.
+            let pool_threads = if queue == 0 { threads } else { 1 };
+            let shared = Arc::clone(&device.shared);
+            let thread = std::thread::Builder::new()
+                .name(format!("sensorium-cq{queue}"))
+                .spawn(move || queue::run(&shared, queue, ComputePool::new(pool_threads)))
+                .map_err(|e| DeviceError::Config(format!("cannot start queue {queue}: {e}")))?;
+            device.threads.push(thread);
+        }
+        Ok(device)
+    }
+
+    fn usable(&self) -> Result<(), DeviceError> {
+        if self.closed {
+            return Err(DeviceError::Closed);
+        }
+        match self.shared.lost_reason() {
+            Some(reason) => Err(DeviceError::Lost { reason }),
+            None => Ok(()),
+        }
+    }
+
+    fn usable_outside_capture(&self, what: &'static str) -> Result<(), DeviceError> {
+        self.usable()?;
+        match self.capture {
+            Some(_) => Err(DeviceError::DuringCapture { what }),
+            None => Ok(()),
+        }
+    }
+
+    fn queue_index(&self, cq: Cq) -> Result<usize, DeviceError> {
+        if cq.0 < self.caps.queues {
+            Ok(cq.0 as usize)
+        } else {
+            Err(DeviceError::UnknownQueue(cq, self.caps.queues))
+        }
+    }
+
+    fn buffer(&self, id: BufferId) -> Result<&Buffer, DeviceError> {
+        self.buffers.get(&id.0).ok_or(DeviceError::UnknownBuffer(id))
+    }
+
+    fn range(&self, id: BufferId, offset: usize, len: usize) -> Result<BufferRef, DeviceError> {
+        let buffer = self.buffer(id)?;
+        let end = offset.saturating_add(len);
+        if end > buffer.bytes {
+            return Err(DeviceError::OutOfRange {
+                what: id.to_string(),
+                start: offset,
+                end,
+                size: buffer.bytes,
+            });
+        }
+        let base = self.arena.ptr(buffer.offset);
+        // SAFETY: `offset <= end <= buffer.bytes`, and the buffer lies inside the arena.
+        Ok(BufferRef {
+            ptr: unsafe { base.add(offset) },
+            bytes: len,
+        })
+    }
+
+    fn push(&self, cq: Cq, command: Command) -> Result<(), DeviceError> {
+        self.shared.push(cq, command, ENQUEUE_DEADLINE)
+    }
+
+    /// Queue and number of an event that was really recorded.
+    fn locate(&self, event: EventId) -> Result<(usize, u64), DeviceError> {
+        let queue = (event.0 >> EVENT_QUEUE_SHIFT) as usize;
+        let number = event.0 & ((1 << EVENT_QUEUE_SHIFT) - 1);
+        match self.events.get(queue) {
+            Some(&last) if (1..=last).contains(&number) => Ok((queue, number)),
+            _ => Err(DeviceError::UnknownEvent(event)),
+        }
+    }
+
+    fn check_slot(what: &str, slot: &HostSlot, len: usize) -> Result<(), DeviceError> {
+        if len > slot.len() {
+            return Err(DeviceError::OutOfRange {
+                what: what.into(),
+                start: 0,
+                end: len,
+                size: slot.len(),
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Device for CpuDevice {
+    fn caps(&self) -> &DeviceCaps {
+        &self.caps
+    }
+
+    fn alloc(&mut self, spec: &TensorSpec, class: BufferClass) -> Result<BufferId, DeviceError> {
+        self.usable()?;
+        if self.capture.is_some() && !matches!(class, BufferClass::Intermediate | BufferClass::Output) {
+            return Err(DeviceError::DuringCapture {
+                what: "allocating a persistent buffer",
+            });
+        }
+        let offset = self.arena.alloc(spec.bytes())?;
+        self.last_buffer += 1;
+        let id = BufferId(self.last_buffer);
+        self.buffers.insert(
+            id.0,
+            Buffer {
+                offset,
+                bytes: spec.bytes(),
+                acknowledged: false,
+            },
+        );
+        if let Some(capture) = &mut self.capture {
+            capture.allocated.push(id);
+        }
+        Ok(id)
+    }
+
+    fn free(&mut self, buffer: BufferId) -> Result<(), DeviceError> {
+        let Buffer { offset, bytes, .. } = self
+            .buffers
+            .remove(&buffer.0)
+            .ok_or(DeviceError::UnknownBuffer(buffer))?;
+        self.arena.free(offset, bytes);
+        if let Some(capture) = &mut self.capture {
+            capture.allocated.retain(|&id| id != buffer);
+        }
+        Ok(())
+    }
+
+    fn address(&self, buffer: BufferId) -> Result<u64, DeviceError> {
+        Ok(ARENA_BASE + self.buffer(buffer)?.offset as u64)
+    }
+
+    fn host_slot(&mut self, bytes: usize) -> Result<HostSlot, DeviceError> {
+        self.usable()?;
+        Ok(HostSlot::new(bytes))
+    }
+
+    fn write(
+        &mut self,
+        cq: Cq,
+        dst: BufferId,
+        dst_offset: usize,
+        src: &HostSlot,
+        len: usize,
+    ) -> Result<(), DeviceError> {
+        self.usable_outside_capture("writing a buffer")?;
+        self.queue_index(cq)?;
+        let dst = self.range(dst, dst_offset, len)?;
+        Self::check_slot("host slot", src, len)?;
+        self.push(
+            cq,
+            Command::Upload {
+                src: src.lend_source()?,
+                dst,
+            },
+        )
+    }
+
+    fn read(
+        &mut self,
+        cq: Cq,
+        src: BufferId,
+        src_offset: usize,
+        dst: &mut HostSlot,
+        len: usize,
+    ) -> Result<(), DeviceError> {
+        self.usable_outside_capture("reading a buffer")?;
+        self.queue_index(cq)?;
+        let src = self.range(src, src_offset, len)?;
+        Self::check_slot("host slot", dst, len)?;
+        self.push(
+            cq,
+            Command::Download {
+                src,
+                dst: dst.lend_destination()?,
+            },
+        )
+    }
+
+    fn copy(&mut self, cq: Cq, src: BufferId, dst: BufferId) -> Result<(), DeviceError> {
+        self.usable_outside_capture("copying a buffer")?;
+        self.queue_index(cq)?;
+        let bytes = self.buffer(src)?.bytes;
+        if self.buffer(dst)?.bytes != bytes {
+            let size = self.buffer(dst)?.bytes;
+            return Err(DeviceError::OutOfRange {
+                what: dst.to_string(),
+                start: 0,
+                end: bytes,
+                size,
+            });
+        }
+        let (src, dst) = (self.range(src, 0, bytes)?, self.range(dst, 0, bytes)?);
+        self.push(cq, Command::Copy { src, dst })
+    }
+
+    fn record_event(&mut self, cq: Cq) -> Result<EventId, DeviceError> {
+        self.usable_outside_capture("recording an event")?;
+        let queue = self.queue_index(cq)?;
+        let number = self.events[queue] + 1;
+        self.push(cq, Command::Record(number))?;
+        self.events[queue] = number;
+        Ok(EventId(((queue as u64) << EVENT_QUEUE_SHIFT) | number))
+    }
+
+    fn wait_event(&mut self, cq: Cq, event: EventId) -> Result<(), DeviceError> {
+        self.usable_outside_capture("waiting for an event")?;
+        self.queue_index(cq)?;
+        let (queue, event) = self.locate(event)?;
+        if self.shared.event_done(queue, event) {
+            return Ok(());
+        }
+        self.push(cq, Command::Wait { queue, event })
+    }
+
+    fn poll_event(&self, event: EventId) -> Result<bool, DeviceError> {
+        let (queue, event) = self.locate(event)?;
+        self.usable()?;
+        Ok(self.shared.event_done(queue, event))
+    }
+
+    fn sync_event(&self, event: EventId, deadline: Instant) -> Result<(), DeviceError> {
+        self.usable_outside_capture("synchronising with the host")?;
+        let (queue, number) = self.locate(event)?;
+        let start = Instant::now();
+        if !self
+            .shared
+            .wait_until(Some(deadline), || self.shared.event_done(queue, number))
+        {
+            return Err(DeviceError::Timeout {
+                what: event.to_string(),
+                waited: start.elapsed(),
+            });
+        }
+        self.usable()
+    }
+
+    fn prepare_weights(&mut self, weights: &WeightDesc<'_>) -> Result<BufferId, DeviceError> {
+        self.usable_outside_capture("preparing weights")?;
+        let packed = kernels::pack_weights(weights, self.isa)?;
+        let id = self.alloc(packed.spec(), BufferClass::Weight)?;
+        // The range may have been freed while commands that use it are still queued.
+        self.drain(ENQUEUE_DEADLINE)?;
+        let packed = packed.bytes();
+        let dst = self.range(id, 0, packed.len())?;
+        // SAFETY: `dst` holds `packed.len()` bytes of the arena, and the queues are empty.
+        unsafe { std::ptr::copy_nonoverlapping(packed.as_ptr(), dst.ptr, dst.bytes) };
+        Ok(id)
+    }
+
+    fn compile(&mut self, op: &OpDesc) -> Result<ProgramId, DeviceError> {
+        self.usable()?;
+        if let Some(&program) = self.program_of.get(op) {
+            return Ok(program);
+        }
+        if self.misses == MissPolicy::Forbid {
+            return Err(DeviceError::CacheMissForbidden {
+                op: format!("{op:?}"),
+            });
+        }
+        let kernel = kernels::prepare(op, self.isa)?;
+        if kernel.scratch_bytes() > self.scratch_bytes {
+            self.scratch_bytes = kernel.scratch_bytes();
+            for queue in 0..self.caps.queues {
+                self.push(Cq(queue), Command::ReserveScratch(self.scratch_bytes))?;
+            }
+        }
+        let id = ProgramId(self.programs.len() as u64);
+        self.programs.push(Program {
+            name: op.name(),
+            kernel,
+        });
+        self.program_of.insert(op.clone(), id);
+        Ok(id)
+    }
+
+    fn launch(&mut self, cq: Cq, program: ProgramId, buffers: &[BufferId]) -> Result<(), DeviceError> {
+        self.usable()?;
+        self.queue_index(cq)?;
+        let Program { name: op, kernel } = self
+            .programs
+            .get(program.0 as usize)
+            .ok_or(DeviceError::UnknownProgram(program))?;
+        let needs = kernel.required_bytes();
+        if buffers.len() != needs.len() {
+            let reason = format!("{} buffers bound, the program has {}", buffers.len(), needs.len());
+            return Err(DeviceError::InvalidBinding { op, reason });
+        }
+        let mut bound = SmallVec::with_capacity(buffers.len());
+        for (slot, (&id, &need)) in buffers.iter().zip(needs).enumerate() {
+            let bytes = self.buffer(id)?.bytes;
+            if bytes < need {
+                let reason = format!("operand {slot} ({id}) has {bytes} bytes, the program reaches {need}");
+                return Err(DeviceError::InvalidBinding { op, reason });
+            }
+            bound.push(self.range(id, 0, bytes)?);
+        }
+        let launch = BoundLaunch {
+            kernel: Arc::clone(kernel),
+            buffers: bound,
+        };
+        match &mut self.capture {
+            Some(capture) if capture.cq == cq => {
+                capture.launches.push(launch);
+                Ok(())
+            }
+            Some(_) => Err(DeviceError::DuringCapture {
+                what: "launching on another queue",
+            }),
+            None => self.push(cq, Command::Launch(launch)),
+        }
+    }
+
+    fn begin_capture(&mut self, cq: Cq) -> Result<(), DeviceError> {
+        self.usable_outside_capture("beginning a second capture")?;
+        self.queue_index(cq)?;
+        self.capture = Some(Capture {
+            cq,
+            launches: Vec::new(),
+            allocated: Vec::new(),
+        });
+        Ok(())
+    }
+
+    fn end_capture(&mut self) -> Result<TraceId, DeviceError> {
+        self.usable()?;
+        let capture = self.capture.take().ok_or(DeviceError::NotCapturing)?;
+        self.last_trace += 1;
+        let trace = Trace {
+            launches: capture.launches.into(),
+            last_buffer: self.last_buffer,
+        };
+        self.traces.insert(self.last_trace, trace);
+        Ok(TraceId(self.last_trace))
+    }
+
+    fn abort_capture(&mut self) -> Result<(), DeviceError> {
+        let capture = self.capture.take().ok_or(DeviceError::NotCapturing)?;
+        for id in capture.allocated {
+            self.free(id)?;
+        }
+        Ok(())
+    }
+
+    fn replay(&mut self, cq: Cq, trace: TraceId) -> Result<(), DeviceError> {
+        self.usable_outside_capture("replaying a trace")?;
+        self.queue_index(cq)?;
+        let recorded = self
+            .traces
+            .get(&trace.0)
+            .ok_or(DeviceError::UnknownTrace(trace))?;
+        if self
+            .buffers
+            .iter()
+            .any(|(&id, buffer)| id > recorded.last_buffer && !buffer.acknowledged)
+        {
+            return Err(DeviceError::UnsafeReplay {
+                trace,
+                live: self.unsafe_live(trace)?,
+            });
+        }
+        self.push(cq, Command::Replay(Arc::clone(&recorded.launches)))
+    }
+
+    fn release_trace(&mut self, trace: TraceId) -> Result<(), DeviceError> {
+        self.usable_outside_capture("releasing a trace")?;
+        self.traces
+            .remove(&trace.0)
+            .map(drop)
+            .ok_or(DeviceError::UnknownTrace(trace))
+    }
+
+    fn set_misses(&mut self, policy: MissPolicy) {
+        self.misses = policy;
+    }
+
+    fn program_count(&self) -> usize {
+        self.programs.len()
+    }
+
+    fn unsafe_live(&self, trace: TraceId) -> Result<Vec<BufferId>, DeviceError> {
+        let recorded = self
+            .traces
+            .get(&trace.0)
+            .ok_or(DeviceError::UnknownTrace(trace))?;
+        let mut live: Vec<BufferId> = self
+            .buffers
+            .iter()
+            .filter(|&(&id, buffer)| id > recorded.last_buffer && !buffer.acknowledged)
+            .map(|(&id, _)| BufferId(id))
+            .collect();
+        live.sort_unstable();
+        Ok(live)
+    }
+
+    fn acknowledge(&mut self, buffer: BufferId) -> Result<(), DeviceError> {
+        let entry = self
+            .buffers
+            .get_mut(&buffer.0)
+            .ok_or(DeviceError::UnknownBuffer(buffer))?;
+        entry.acknowledged = true;
+        Ok(())
+    }
+
+    fn drain(&mut self, deadline: Duration) -> Result<(), DeviceError> {
+        let end = Instant::now() + deadline;
+        if !self.shared.wait_until(Some(end), || self.shared.idle()) {
+            return Err(DeviceError::Timeout {
+                what: "draining the queues".into(),
+                waited: deadline,
+            });
+        }
+        self.usable()
+    }
+
+    fn set_completion_hook(&mut self, hook: Arc<dyn Fn() + Send + Sync>) {
+        self.shared.set_hook(hook);
+    }
+
+    fn health(&self) -> DeviceHealth {
+        match (self.closed, self.shared.lost_reason()) {
+            (true, _) => DeviceHealth::Closed,
+            (false, Some(reason)) => DeviceHealth::Lost { reason },
+            (false, None) => DeviceHealth::Healthy,
+        }
+    }
+
+    fn close(&mut self) {
+        if self.closed {
+            return;
+        }
+        self.closed = true;
+        self.capture = None;
+        for queue in 0..self.threads.len() {
+            // A full ring drains as long as its thread lives, and a dead thread needs no stop.
+            let _ = self.shared.push(Cq(queue as u8), Command::Stop, ENQUEUE_DEADLINE);
+        }
+        for thread in self.threads.drain(..) {
+            // A queue that panicked has marked the device lost already.
+            let _ = thread.join();
+        }
+        self.traces.clear();
+        self.programs.clear();
+        self.program_of.clear();
+        self.buffers.clear();
+    }
+}
+
+impl Drop for CpuDevice {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl std::fmt::Debug for CpuDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CpuDevice")
+            .field("caps", &self.caps)
+            .field("buffers", &self.buffers.len())
+            .field("programs", &self.programs.len())
+            .field("traces", &self.traces.len())
+            .finish_non_exhaustive()
+    }
+}

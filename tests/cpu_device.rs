@@ -1,0 +1,318 @@
+//! The device contract on the CPU device.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+use std::time::{Duration, Instant};
+
+use sensorium::device::{
+    Activation, BinaryKind, BufferClass, BufferId, CpuConfig, CpuDevice, Cq, Device, DeviceError,
+    DeviceHealth, MissPolicy, OpDesc, Operand,
+};
+use sensorium::tensor::{DType, Shape, TensorSpec, View};
+
+const N: usize = 1000;
+
+fn open(queues: u8) -> CpuDevice {
+    CpuDevice::open(&CpuConfig {
+        queues,
+        threads: 2,
+        arena_bytes: 1 << 20,
+        ..CpuConfig::default()
+    })
+    .unwrap()
+}
+
+fn spec() -> TensorSpec {
+    TensorSpec::new(&[N], DType::F32).unwrap()
+}
+
+fn operand() -> Operand {
+    Operand {
+        dtype: DType::F32,
+        view: View::contiguous(Shape::new(&[N]).unwrap()),
+    }
+}
+
+fn add() -> OpDesc {
+    OpDesc::Binary {
+        lhs: operand(),
+        rhs: operand(),
+        dst: operand(),
+        kind: BinaryKind::Add,
+    }
+}
+
+fn relu() -> OpDesc {
+    OpDesc::Unary {
+        src: operand(),
+        dst: operand(),
+        activation: Activation::Relu,
+    }
+}
+
+fn buffer(device: &mut CpuDevice, class: BufferClass) -> BufferId {
+    device.alloc(&spec(), class).unwrap()
+}
+
+fn write(device: &mut CpuDevice, cq: Cq, dst: BufferId, values: &[f32]) {
+    let mut slot = device.host_slot(values.len() * 4).unwrap();
+    slot.bytes_mut()
+        .unwrap()
+        .copy_from_slice(bytemuck::cast_slice(values));
+    device.write(cq, dst, 0, &slot, values.len() * 4).unwrap();
+}
+
+fn read(device: &mut CpuDevice, cq: Cq, src: BufferId) -> Vec<f32> {
+    let mut slot = device.host_slot(N * 4).unwrap();
+    device.read(cq, src, 0, &mut slot, N * 4).unwrap();
+    assert!(slot.is_busy() || slot.bytes().is_ok());
+    let done = device.record_event(cq).unwrap();
+    device
+        .sync_event(done, Instant::now() + Duration::from_secs(10))
+        .unwrap();
+    bytemuck::cast_slice(slot.bytes().unwrap()).to_vec()
+}
+
+fn run(device: &mut CpuDevice, op: &OpDesc, buffers: &[BufferId]) -> Result<(), DeviceError> {
+    let program = device.compile(op)?;
+    device.launch(Cq::COMPUTE, program, buffers)
+}
+
+#[test]
+fn queues_are_ordered_by_events_only() {
+    let mut device = open(2);
+    let (a, b) = (
+        buffer(&mut device, BufferClass::Input),
+        buffer(&mut device, BufferClass::Output),
+    );
+    for round in 0..200 {
+        let values = vec![round as f32; N];
+        write(&mut device, Cq::IO, a, &values);
+        let uploaded = device.record_event(Cq::IO).unwrap();
+        device.wait_event(Cq::COMPUTE, uploaded).unwrap();
+        run(&mut device, &add(), &[a, a, b]).unwrap();
+        let computed = device.record_event(Cq::COMPUTE).unwrap();
+        device.wait_event(Cq::IO, computed).unwrap();
+        assert_eq!(read(&mut device, Cq::IO, b), vec![2.0 * round as f32; N]);
+        assert!(device.poll_event(computed).unwrap());
+    }
+    assert_eq!(device.program_count(), 1, "one description is one program");
+}
+
+#[test]
+fn a_capture_refuses_what_a_trace_cannot_hold_and_stays_usable() {
+    let mut device = open(2);
+    let (a, b) = (
+        buffer(&mut device, BufferClass::Input),
+        buffer(&mut device, BufferClass::Output),
+    );
+    write(&mut device, Cq::COMPUTE, a, &[-1.0; N]);
+    run(&mut device, &relu(), &[a, b]).unwrap();
+    device.drain(Duration::from_secs(10)).unwrap();
+    let event = device.record_event(Cq::COMPUTE).unwrap();
+    let mut slot = device.host_slot(N * 4).unwrap();
+
+    device.begin_capture(Cq::COMPUTE).unwrap();
+    device.set_misses(MissPolicy::Forbid);
+    let refused = |outcome: Result<(), DeviceError>| {
+        assert!(
+            matches!(outcome, Err(DeviceError::DuringCapture { .. })),
+            "{outcome:?}"
+        );
+    };
+    for cq in [Cq::COMPUTE, Cq::IO] {
+        refused(device.write(cq, a, 0, &slot, 4));
+        refused(device.read(cq, a, 0, &mut slot, 4));
+        refused(device.copy(cq, a, b));
+        refused(device.record_event(cq).map(drop));
+        refused(device.wait_event(cq, event));
+        refused(device.begin_capture(cq));
+    }
+    refused(device.sync_event(event, Instant::now()));
+    refused(device.alloc(&spec(), BufferClass::Input).map(drop));
+    let program = device.compile(&relu()).unwrap();
+    refused(device.launch(Cq::IO, program, &[a, b]));
+    let miss = device.compile(&add()).unwrap_err();
+    assert!(
+        miss.to_string()
+            .starts_with("program cache miss occurred, but cache misses are forbidden: ")
+    );
+    assert!(miss.to_string().contains("Add"), "{miss}");
+
+    run(&mut device, &relu(), &[a, b]).unwrap();
+    let trace = device.end_capture().unwrap();
+    write(&mut device, Cq::COMPUTE, a, &[3.0; N]);
+    write(&mut device, Cq::COMPUTE, b, &[9.0; N]);
+    device.replay(Cq::COMPUTE, trace).unwrap();
+    assert_eq!(read(&mut device, Cq::COMPUTE, b), [3.0; N]);
+    assert_eq!(device.program_count(), 1);
+
+    device.release_trace(trace).unwrap();
+    assert_eq!(
+        device.replay(Cq::COMPUTE, trace),
+        Err(DeviceError::UnknownTrace(trace))
+    );
+    assert_eq!(device.end_capture(), Err(DeviceError::NotCapturing));
+}
+
+#[test]
+fn a_replay_is_refused_while_a_later_buffer_is_alive() {
+    let mut device = open(1);
+    let (a, b) = (
+        buffer(&mut device, BufferClass::Input),
+        buffer(&mut device, BufferClass::Output),
+    );
+    write(&mut device, Cq::COMPUTE, a, &[1.0; N]);
+    run(&mut device, &add(), &[a, a, b]).unwrap();
+    device.begin_capture(Cq::COMPUTE).unwrap();
+    let temporary = buffer(&mut device, BufferClass::Intermediate);
+    run(&mut device, &add(), &[a, a, temporary]).unwrap();
+    run(&mut device, &add(), &[temporary, a, b]).unwrap();
+    let address = device.address(temporary).unwrap();
+    device.free(temporary).unwrap();
+    let trace = device.end_capture().unwrap();
+
+    let late = buffer(&mut device, BufferClass::Output);
+    assert_eq!(
+        device.address(late).unwrap(),
+        address,
+        "what a capture frees is used again"
+    );
+    assert_eq!(device.unsafe_live(trace).unwrap(), [late]);
+    assert_eq!(
+        device.replay(Cq::COMPUTE, trace),
+        Err(DeviceError::UnsafeReplay {
+            trace,
+            live: vec![late]
+        })
+    );
+    // An owner that acknowledges the hazard gets it: the replay overwrites the late buffer.
+    write(&mut device, Cq::COMPUTE, late, &[7.0; N]);
+    device.acknowledge(late).unwrap();
+    device.replay(Cq::COMPUTE, trace).unwrap();
+    assert_eq!(read(&mut device, Cq::COMPUTE, late), [2.0; N]);
+    assert_eq!(read(&mut device, Cq::COMPUTE, b), [3.0; N]);
+
+    let later = buffer(&mut device, BufferClass::Output);
+    assert!(device.replay(Cq::COMPUTE, trace).is_err());
+    device.free(later).unwrap();
+    device.replay(Cq::COMPUTE, trace).unwrap();
+}
+
+#[test]
+fn an_aborted_capture_leaves_nothing_behind() {
+    let mut device = open(1);
+    let a = buffer(&mut device, BufferClass::Input);
+    write(&mut device, Cq::COMPUTE, a, &[1.0; N]);
+    device.begin_capture(Cq::COMPUTE).unwrap();
+    let inside = buffer(&mut device, BufferClass::Output);
+    run(&mut device, &relu(), &[a, inside]).unwrap();
+    device.abort_capture().unwrap();
+    assert_eq!(device.free(inside), Err(DeviceError::UnknownBuffer(inside)));
+    assert_eq!(device.abort_capture(), Err(DeviceError::NotCapturing));
+    let b = buffer(&mut device, BufferClass::Output);
+    run(&mut device, &add(), &[a, a, b]).unwrap();
+    assert_eq!(read(&mut device, Cq::COMPUTE, b), [2.0; N]);
+}
+
+#[test]
+fn wrong_ids_sizes_and_bindings_are_errors_that_change_nothing() {
+    let mut device = open(1);
+    let a = buffer(&mut device, BufferClass::Input);
+    let small = device
+        .alloc(
+            &TensorSpec::new(&[N - 1], DType::F32).unwrap(),
+            BufferClass::Output,
+        )
+        .unwrap();
+    let program = device.compile(&relu()).unwrap();
+    let short = device.launch(Cq::COMPUTE, program, &[a, small]).unwrap_err();
+    assert_eq!(
+        short.to_string(),
+        "unary: operand 1 (buffer 2) has 3996 bytes, the program reaches 4000"
+    );
+    assert!(matches!(
+        device.launch(Cq::COMPUTE, program, &[a]),
+        Err(DeviceError::InvalidBinding { .. })
+    ));
+    assert_eq!(
+        device.record_event(Cq::IO),
+        Err(DeviceError::UnknownQueue(Cq::IO, 1))
+    );
+    assert!(matches!(
+        device.copy(Cq::COMPUTE, a, small),
+        Err(DeviceError::OutOfRange { .. })
+    ));
+    let mut slot = device.host_slot(8).unwrap();
+    assert!(matches!(
+        device.write(Cq::COMPUTE, a, 0, &slot, 12),
+        Err(DeviceError::OutOfRange { .. })
+    ));
+    assert!(matches!(
+        device.read(Cq::COMPUTE, a, N * 4 - 4, &mut slot, 8),
+        Err(DeviceError::OutOfRange { .. })
+    ));
+    assert!(matches!(
+        device.read(Cq::COMPUTE, a, usize::MAX, &mut slot, 8),
+        Err(DeviceError::OutOfRange { .. })
+    ));
+    let big = TensorSpec::new(&[1 << 20], DType::F32).unwrap();
+    assert!(matches!(
+        device.alloc(&big, BufferClass::Input),
+        Err(DeviceError::OutOfMemory { .. })
+    ));
+    device.free(a).unwrap();
+    assert_eq!(device.free(a), Err(DeviceError::UnknownBuffer(a)));
+    assert_eq!(device.health(), DeviceHealth::Healthy);
+
+    // Events of another device were never recorded here.
+    let mut other = open(1);
+    let foreign = (0..5)
+        .map(|_| other.record_event(Cq::COMPUTE).unwrap())
+        .last()
+        .unwrap();
+    assert_eq!(
+        device.wait_event(Cq::COMPUTE, foreign),
+        Err(DeviceError::UnknownEvent(foreign))
+    );
+}
+
+#[test]
+fn closing_is_final_and_idempotent() {
+    let mut device = open(2);
+    let a = buffer(&mut device, BufferClass::Input);
+    write(&mut device, Cq::IO, a, &[1.0; N]);
+    device.close();
+    device.close();
+    assert_eq!(device.health(), DeviceHealth::Closed);
+    assert_eq!(
+        device.alloc(&spec(), BufferClass::Input),
+        Err(DeviceError::Closed)
+    );
+    assert_eq!(device.drain(Duration::from_secs(1)), Err(DeviceError::Closed));
+}
+
+#[test]
+fn a_deadline_that_passes_is_an_error_not_a_hang() {
+    let mut device = open(1);
+    let wide = Shape::new(&[1 << 17]).unwrap();
+    let operand = Operand {
+        dtype: DType::F32,
+        view: View::contiguous(wide),
+    };
+    let spec = TensorSpec::new(&[1 << 17], DType::F32).unwrap();
+    let a = device.alloc(&spec, BufferClass::Input).unwrap();
+    let op = OpDesc::Unary {
+        src: operand,
+        dst: operand,
+        activation: Activation::Tanh,
+    };
+    for _ in 0..300 {
+        run(&mut device, &op, &[a, a]).unwrap();
+    }
+    let done = device.record_event(Cq::COMPUTE).unwrap();
+    let outcome = device.sync_event(done, Instant::now());
+    assert!(matches!(outcome, Err(DeviceError::Timeout { .. })), "{outcome:?}");
+    device
+        .sync_event(done, Instant::now() + Duration::from_secs(60))
+        .unwrap();
+}

@@ -1,0 +1,183 @@
+//! Pipeline files: what a good one becomes, and what is said about a bad one.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod command;
+mod hostile;
+mod mistakes;
+mod overrides;
+mod plan;
+
+use std::env::VarError;
+use std::path::{Path, PathBuf};
+
+use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme};
+use sensorium::pipeline::{
+    NodeKind, OnFull, Overrides, Pipeline, PipelineError, Rate, Threads, Topics, pipeline_schema,
+};
+
+const GOOD: &str = r#"pipeline: front
+device: { backend: cpu, threads: 2, queues: 2, arena_mib: 64 }
+models:
+  nano:
+    type: yolox
+    weights: ""
+    preprocess: yolox_opencv
+    labels: coco80
+    score_threshold: 0.3
+    nms_threshold: 0.45
+nodes:
+  out:
+    kind: publisher
+    transport: zenoh
+    input: detector
+  camera:
+    kind: source
+    rate: 1.0
+    topics: [/a, /b]
+  detector:
+    kind: detector
+    model: nano
+    input: camera
+    prepare_workers: 2
+  tape: { kind: recorder, input: detector }
+channels:
+  default: { capacity: 4, on_full: block }
+  edges:
+    - { from: camera, to: detector, capacity: 8, on_full: drop_oldest }
+"#;
+
+fn no_environment(_: &str) -> Result<String, VarError> {
+    Err(VarError::NotPresent)
+}
+
+fn parse(text: &str, overrides: &Overrides) -> Result<Pipeline, PipelineError> {
+    Pipeline::parse(Path::new("p.yaml"), text.to_owned(), overrides, &no_environment)
+}
+
+fn set(changes: &[(&str, &str)]) -> Overrides {
+    Overrides {
+        set: changes
+            .iter()
+            .map(|&(k, v)| (k.to_owned(), v.to_owned()))
+            .collect(),
+        ..Overrides::default()
+    }
+}
+
+/// The errors as `file:line:column: message | expected`, one a line.
+fn lines(error: &PipelineError) -> Vec<String> {
+    let records = error.problems().iter().map(|problem| problem.to_record());
+    records
+        .map(|r| {
+            format!(
+                "{}:{}:{}: {} | {}",
+                r.file, r.line, r.column, r.message, r.expected
+            )
+        })
+        .collect()
+}
+
+fn errors(text: &str) -> Vec<String> {
+    lines(&parse(text, &Overrides::default()).expect_err(text))
+}
+
+fn render(diagnostic: &dyn Diagnostic) -> String {
+    let mut text = String::new();
+    GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor())
+        .with_width(100)
+        .render_report(&mut text, diagnostic)
+        .unwrap();
+    text
+}
+
+fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+#[test]
+fn a_good_file_becomes_the_data_that_it_describes() {
+    let pipeline = parse(GOOD, &Overrides::default()).unwrap();
+    assert_eq!(pipeline.name, "front");
+    assert_eq!(pipeline.device.threads, Threads::Count(2));
+    let names: Vec<&str> = pipeline.nodes.iter().map(|node| node.name.as_str()).collect();
+    assert_eq!(names, ["camera", "detector", "out"], "each node after its inputs");
+    assert_eq!(pipeline.inactive, ["tape"]);
+    let NodeKind::Source(source) = &pipeline.nodes[0].kind else {
+        panic!("{:?}", pipeline.nodes[0])
+    };
+    assert_eq!(source.topics, Topics::Listed(vec!["/a".into(), "/b".into()]));
+    assert_eq!((source.rate, source.deadline_ms), (Rate::Times(1.0), None));
+    let model = &pipeline.models["nano"];
+    assert_eq!(
+        (model.score_threshold, model.nms_threshold, model.max_detections),
+        (0.3, 0.45, 300)
+    );
+    let edges: Vec<_> = pipeline
+        .edges
+        .iter()
+        .map(|e| (e.from.as_str(), e.to.as_str(), e.capacity, e.on_full))
+        .collect();
+    assert_eq!(
+        edges,
+        [
+            ("camera", "detector", 8, OnFull::DropOldest),
+            ("detector", "out", 4, OnFull::Block)
+        ]
+    );
+    assert!(pipeline.warnings.is_empty(), "{:?}", pipeline.warnings);
+}
+
+#[test]
+fn left_out_sections_take_their_documented_defaults() {
+    let short = GOOD
+        .replace(
+            "device: { backend: cpu, threads: 2, queues: 2, arena_mib: 64 }\n",
+            "",
+        )
+        .split("channels:")
+        .next()
+        .unwrap()
+        .to_owned();
+    let pipeline = parse(&short, &Overrides::default()).unwrap();
+    let defaults = |path: &str| pipeline_schema().pointer(path).unwrap().clone();
+    assert_eq!(pipeline.device.threads, Threads::Auto);
+    assert_eq!(defaults("/$defs/Device/properties/threads/default"), "auto");
+    assert_eq!(
+        defaults("/$defs/Device/properties/arena_mib/default"),
+        pipeline.device.arena_mib
+    );
+    assert_eq!(
+        defaults("/$defs/Channel/properties/capacity/default"),
+        pipeline.edges[0].capacity
+    );
+    assert_eq!(
+        defaults("/$defs/Channel/properties/on_full/default"),
+        pipeline.edges[0].on_full.as_str()
+    );
+}
+
+#[test]
+fn the_shipped_schema_is_the_one_of_the_types() {
+    let path = repository("pipelines/pipeline.schema.json");
+    let shipped: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    assert!(
+        &shipped == pipeline_schema(),
+        "out of date: sensorium schema pipeline > pipelines/pipeline.schema.json"
+    );
+}
+
+#[test]
+fn every_shipped_pipeline_is_good() {
+    let mut count = 0;
+    for entry in std::fs::read_dir(repository("pipelines")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "yaml") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let pipeline = Pipeline::parse(&path, text, &Overrides::default(), &no_environment)
+                .unwrap_or_else(|error| panic!("{}", render(&error)));
+            assert!(pipeline.warnings.is_empty(), "{}", path.display());
+            count += 1;
+        }
+    }
+    assert!(count > 0);
+}

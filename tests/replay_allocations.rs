@@ -1,0 +1,118 @@
+//! In the steady state the trace runner and the device allocate nothing.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use sensorium::device::{
+    Activation, BufferClass, Conv2dDesc, CpuConfig, CpuDevice, Device, Geometry2d, OpDesc, Operand,
+    WeightDesc,
+};
+use sensorium::ops::DeviceTensor;
+use sensorium::tensor::{DType, TensorSpec, View};
+use sensorium::trace::{TraceOptions, TraceRunner};
+
+/// Counts allocations of all threads while armed.
+struct Counting;
+
+static ARMED: AtomicBool = AtomicBool::new(false);
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call goes to the system allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if ARMED.load(Ordering::SeqCst) {
+            ALLOCATIONS.fetch_add(1, Ordering::SeqCst);
+        }
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static GLOBAL: Counting = Counting;
+
+const SIDE: usize = 32;
+const CHANNELS: usize = 16;
+
+#[test]
+fn upload_replay_and_read_allocate_nothing() {
+    let config = CpuConfig {
+        threads: 2,
+        arena_bytes: 8 << 20,
+        ..CpuConfig::default()
+    };
+    let mut device = CpuDevice::open(&config).unwrap();
+    let pixels = TensorSpec::new(&[1, SIDE, SIDE, CHANNELS], DType::F32).unwrap();
+    let view = View::channels_last([1, CHANNELS, SIDE, SIDE], CHANNELS, 0).unwrap();
+    let operand = Operand {
+        dtype: DType::F32,
+        view,
+    };
+    let conv = Conv2dDesc {
+        input: operand,
+        output: operand,
+        residual: None,
+        geometry: Geometry2d {
+            kernel: [3, 3],
+            stride: [1, 1],
+            dilation: [1, 1],
+            pad_begin: [1, 1],
+        },
+        groups: 1,
+        activation: Activation::Silu,
+    };
+    let weight = vec![0.01_f32; CHANNELS * CHANNELS * 9];
+    let weights = device
+        .prepare_weights(&WeightDesc::Conv2d {
+            desc: &conv,
+            weight: &weight,
+            bias: None,
+        })
+        .unwrap();
+
+    let mut runner = TraceRunner::new("conv", TraceOptions::two_queues()).unwrap();
+    let x = runner.add_input(&mut device, "x", pixels, None).unwrap();
+    runner.add_output(&mut device, "y", pixels).unwrap();
+    let op = OpDesc::Conv2d(conv);
+    let variant = runner
+        .add_variant(
+            &mut device,
+            "default",
+            Box::new(move |context| {
+                let (x, y) = (context.input("x")?, context.output("y")?);
+                let ops = context.ops();
+                let middle = ops.alloc(&pixels, BufferClass::Intermediate)?;
+                ops.run(&op, &[x.buffer, weights, middle.buffer])?;
+                ops.run(&op, &[middle.buffer, weights, y.buffer])?;
+                ops.free(&middle)?;
+                Ok(vec![("y".into(), DeviceTensor::whole(y.buffer, &pixels))])
+            }),
+        )
+        .unwrap();
+    runner.capture(&mut device).unwrap();
+
+    let input = device.host_slot(pixels.bytes()).unwrap();
+    let mut output = device.host_slot(pixels.bytes()).unwrap();
+    let mut frame = |runner: &mut TraceRunner| {
+        let uploaded = runner.upload(&mut device, &[(x, &input)]).unwrap();
+        let pending = runner.replay(&mut device, variant).unwrap();
+        let read = runner.read(&mut device, pending, 0, &mut output).unwrap();
+        runner.wait(&mut device, uploaded).unwrap();
+        runner.wait(&mut device, read).unwrap();
+    };
+    for _ in 0..10 {
+        frame(&mut runner);
+    }
+    ARMED.store(true, Ordering::SeqCst);
+    for _ in 0..100 {
+        frame(&mut runner);
+    }
+    ARMED.store(false, Ordering::SeqCst);
+    assert_eq!(ALLOCATIONS.load(Ordering::SeqCst), 0);
+}
