@@ -9,7 +9,7 @@ use std::path::Path;
 
 use mcap::records::MessageHeader;
 use mcap::sans_io::{LinearReadEvent, LinearReader};
-use sensorium::io::bag::{Bag, BagError, BagWarning};
+use sensorium::io::bag::{Bag, BagError, BagLimits, BagWarning};
 use sensorium::io::messages::{CompressedImageMsg, HeaderMsg, ImageMsg};
 
 /// Log time and checksum of a message.
@@ -229,6 +229,18 @@ fn messages_out_of_order_come_sorted_with_a_warning() {
         );
         let (seen, errors) = read(&path).unwrap();
         assert!(errors.is_empty());
+        assert_eq!(seen, whole_messages(&file));
+
+        // The same with every overlapping chunk given up and decompressed again.
+        let limits = BagLimits {
+            max_resident_bytes: 0,
+            ..BagLimits::default()
+        };
+        let messages = Bag::open_with(&path, limits).unwrap().all_messages();
+        let seen: Vec<Seen> = messages
+            .map(Result::unwrap)
+            .map(|m| (m.log_time_ns, crc32fast::hash(&m.data)))
+            .collect();
         assert_eq!(seen, whole_messages(&file));
     }
 }

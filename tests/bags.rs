@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -419,4 +420,92 @@ fn all_conformance_files_give_the_messages_that_their_json_lists() {
             bag.warnings()
         );
     }
+}
+
+/// A SQLite bag with one topic and these payloads, one a second.
+fn database(path: &Path, payloads: &[Vec<u8>]) {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    let tables = "CREATE TABLE topics(id INTEGER PRIMARY KEY, name TEXT, type TEXT, serialization_format TEXT);
+                  CREATE TABLE messages(id INTEGER PRIMARY KEY, topic_id INTEGER, timestamp INTEGER, data BLOB);
+                  INSERT INTO topics VALUES (1, '/a', 'std_msgs/String', 'cdr');";
+    connection.execute_batch(tables).unwrap();
+    for (second, payload) in (1i64..).zip(payloads) {
+        let row = (second * 1_000_000_000, payload);
+        connection
+            .execute(
+                "INSERT INTO messages(topic_id, timestamp, data) VALUES (1, ?1, ?2)",
+                row,
+            )
+            .unwrap();
+    }
+}
+
+#[test]
+fn a_message_that_decompresses_beyond_the_limit_is_refused_and_the_next_one_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bomb.db3");
+    let plain = [0, 1, 0, 0, 1, 2, 3, 4];
+    let bomb = zstd::encode_all(std::io::repeat(0).take(4 << 20), 3).unwrap();
+    let broken = [&zstd::encode_all(&plain[..], 3).unwrap()[..12], &[0xff; 9]].concat();
+    database(
+        &path,
+        &[
+            bomb,
+            broken,
+            zstd::encode_all(&plain[..], 3).unwrap(),
+            plain.to_vec(),
+        ],
+    );
+    let limits = BagLimits {
+        max_message_bytes: 1 << 20,
+        ..BagLimits::default()
+    };
+    let bag = Bag::open_with(&path, limits).unwrap();
+    assert!(matches!(
+        bag.warnings(),
+        [BagWarning::UndeclaredCompression { .. }]
+    ));
+    let items: Vec<_> = bag.all_messages().collect();
+    assert!(
+        matches!(items[0], Err(BagError::TooLarge { limit: 1_048_576, .. })),
+        "{:?}",
+        items[0]
+    );
+    assert!(
+        matches!(items[1], Err(BagError::Decompress { .. })),
+        "{:?}",
+        items[1]
+    );
+    assert_eq!(items[2].as_ref().unwrap().data, plain);
+    assert_eq!(items[3].as_ref().unwrap().data, plain);
+    assert_eq!(items.len(), 4);
+}
+
+#[test]
+fn a_write_ahead_log_that_was_left_behind_is_told_and_not_touched() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("open.db3");
+    database(&path, &[vec![1], vec![2]]);
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    let mode: String = connection
+        .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(mode, "wal");
+    connection
+        .execute("INSERT INTO messages VALUES (9, 1, 9000000000, x'03')", [])
+        .unwrap();
+    // As a recorder leaves it that was killed: the log is there, the shared memory is not.
+    let copies = folder.path().join("copy");
+    std::fs::create_dir(&copies).unwrap();
+    for name in ["open.db3", "open.db3-wal"] {
+        std::fs::copy(folder.path().join(name), copies.join(name)).unwrap();
+    }
+    let bag = Bag::open(&copies.join("open.db3")).unwrap();
+    assert!(
+        matches!(bag.warnings(), [BagWarning::WriteAheadLog { .. }]),
+        "{:?}",
+        bag.warnings()
+    );
+    assert_eq!(all(&bag).len(), 2);
+    assert_eq!(std::fs::read_dir(&copies).unwrap().count(), 2);
 }

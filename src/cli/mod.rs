@@ -4,6 +4,7 @@
 //! go to standard output through `report::print`, everything else (progress, logs, errors) to standard
 //! error. Exit codes: 0 success, 1 the command failed, 2 the command line was wrong.
 
+mod bag;
 mod check;
 mod graph;
 mod logging;
@@ -34,6 +35,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Bag(bag::Args),
     Check(check::Args),
     Graph(graph::Args),
     Model(model::ModelArgs),
@@ -43,6 +45,7 @@ enum Command {
 impl Command {
     fn run(self) -> miette::Result<ExitCode> {
         match self {
+            Self::Bag(args) => bag::run(args),
             Self::Check(args) => check::run(args),
             Self::Graph(args) => graph::run(args),
             Self::Model(args) => {

@@ -38,16 +38,20 @@ pub struct BagLimits {
     pub max_message_bytes: u64,
     /// Largest MCAP chunk, compressed or decompressed.
     pub max_chunk_bytes: u64,
+    /// Decompressed chunks kept, beside the one in use, where chunks of an MCAP file overlap in time. Beyond it
+    /// nothing is refused: chunks are decompressed again when their turn comes.
+    pub max_resident_bytes: u64,
     /// Largest sum of files decompressed to the temporary folder (bags compressed in mode `FILE`).
     pub max_unpacked_bytes: u64,
 }
 
 impl Default for BagLimits {
-    /// 256 MiB a message, 1 GiB a chunk, 8 GiB of decompressed files.
+    /// 256 MiB a message, 1 GiB a chunk, 512 MiB of chunks kept, 8 GiB of decompressed files.
     fn default() -> Self {
         Self {
             max_message_bytes: 256 << 20,
             max_chunk_bytes: 1 << 30,
+            max_resident_bytes: 512 << 20,
             max_unpacked_bytes: 8 << 30,
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Chunks and runs of loose messages are merged by time. A chunk is decompressed when its first message may
 //! be due and dropped after its last; where many chunks overlap in time, those needed last give up their
-//! bytes and are decompressed again, so memory stays within [`MAX_RESIDENT_BYTES`] and one chunk.
+//! bytes and are decompressed again, so memory stays within [`BagLimits::max_resident_bytes`] and one chunk.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -13,9 +13,6 @@ use super::chunk::{self, ChunkSpan, Entry};
 use super::index::{Index, RunSpan, Span};
 use super::record::{Fields, MESSAGE_HEADER_LEN, MessageHeader, RECORD_HEADER_LEN, RecordFile, op};
 use crate::io::bag::{BagError, BagLimits, BagMessage};
-
-/// Decompressed bytes kept for chunks that overlap in time.
-const MAX_RESIDENT_BYTES: usize = 512 << 20;
 
 /// An iterator over the messages of one file.
 #[derive(Debug)]
@@ -119,7 +116,7 @@ impl Messages {
 
     /// Gives up decompressed chunks, the one due last first, until the rest is small enough.
     fn shed(&mut self, keep: usize) {
-        if self.resident_bytes <= MAX_RESIDENT_BYTES {
+        if self.resident_bytes as u64 <= self.limits.max_resident_bytes {
             return;
         }
         let mut by_due: Vec<(u64, usize)> = self.due.iter().map(|Reverse(key)| *key).collect();
@@ -128,7 +125,7 @@ impl Messages {
             if let Some(Active::Chunk { records, .. }) = self.active.get_mut(&number) {
                 self.resident_bytes -= records.take().map_or(0, |bytes| bytes.len());
             }
-            if self.resident_bytes <= MAX_RESIDENT_BYTES {
+            if self.resident_bytes as u64 <= self.limits.max_resident_bytes {
                 break;
             }
         }
@@ -210,11 +207,18 @@ impl Messages {
             }
         };
         let entry = entries[next];
-        // Only a file that changed while it is read can make this fail.
+        let limit = self.limits.max_message_bytes;
+        // Only a file that changed while it is read has no such bytes.
         let payload = records.get(entry.start..entry.start + entry.len);
-        let data = payload
-            .map(<[u8]>::to_vec)
-            .ok_or_else(|| self.file.bad(span.offset, "the chunk changed"));
+        let data = match payload {
+            Some(payload) if payload.len() as u64 <= limit => Ok(payload.to_vec()),
+            Some(_) => Err(BagError::TooLarge {
+                path: self.file.path.clone(),
+                what: format!("a message in the chunk at offset {}", span.offset),
+                limit,
+            }),
+            None => Err(self.file.bad(span.offset, "the chunk changed while it was read")),
+        };
         if let Some(following) = entries.get(next + 1) {
             self.due.push(Reverse((following.header.log_time_ns, number)));
             let records = Some(records);
