@@ -79,6 +79,9 @@ impl Facts {
     }
 
     fn outputs(&self, model: &OnnxModel, node: &Node) -> Result<Vec<Fact>, NodeError> {
+        if !matches!(node.domain.as_str(), "" | "ai.onnx") {
+            return Ok(Vec::new());
+        }
         let context = NodeContext {
             node,
             opset: model.opset(),

@@ -4,10 +4,27 @@ use super::error::{NodeError, broadcast, form, invalid};
 use super::facts::NodeContext;
 use super::movement::{self, Moved};
 use crate::tensor::{Shape, View};
-use crate::weights::{Array, ElementType, Values};
+use crate::weights::{Array, ElementType, Node, Values};
 
 /// Largest number of elements that a folded constant may have.
 const MAX_FOLDED: usize = 1 << 24;
+
+/// Operations that are known only where they make constants.
+const FOLDED: &[&str] = &[
+    "Ceil",
+    "Constant",
+    "ConstantOfShape",
+    "Floor",
+    "Neg",
+    "Shape",
+    "Size",
+    "Sqrt",
+];
+
+/// Whether an operation is known where it makes constants.
+pub(super) fn folds(node: &Node) -> bool {
+    matches!(node.domain.as_str(), "" | "ai.onnx") && FOLDED.contains(&node.op_type.as_str())
+}
 
 /// The constants that a node makes, or `None` if it is not a constant node (or not one that is folded).
 pub(super) fn fold(context: &NodeContext<'_>) -> Result<Option<Vec<Array>>, NodeError> {

@@ -7,14 +7,27 @@
 //!
 //! May be called by the rooms below it; calls `tensor`, `device`, `ops` and `weights`.
 
+mod emit;
 mod error;
 mod facts;
 mod fold;
+mod fuse;
 mod infer;
+mod launches;
+mod loaded;
+mod lower;
 mod movement;
+mod place;
+mod plan;
 mod resize;
 mod survey;
 mod window;
 
 pub use error::ImportError;
+pub use loaded::{ForwardError, LoadedGraph};
+pub use lower::lower;
+pub use plan::{
+    BufferPlan, InputFormat, InputPlan, Launch, LowerOptions, LowerStats, LoweredGraph, OutputPlan, Slot,
+    Step, WeightPlan,
+};
 pub use survey::{Survey, SurveyedValue, survey};

@@ -17,9 +17,6 @@ pub(super) enum Moved {
 /// Moves the view of a node's first input; `None` if the node does more than move elements.
 pub(super) fn movement(context: &NodeContext<'_>, view: &View) -> Result<Option<Moved>, NodeError> {
     let node = context.node;
-    if !node.domain.is_empty() && node.domain != "ai.onnx" {
-        return Ok(None);
-    }
     let one = match node.op_type.as_str() {
         "Identity" => *view,
         "Dropout" => match node.output(1) {

@@ -175,9 +175,10 @@ fn nearest_index(
     let position = match coordinates {
         Coordinates::HalfPixel => (x + 0.5) / scale - 0.5,
         Coordinates::HalfPixelSymmetric => {
-            // `to` is a rounded product; the rest is shared between both ends.
-            let adjustment = resized / (scale * length);
-            length / 2.0 * (1.0 - adjustment) + (x + 0.5) / scale - 0.5
+            // `to` is a rounded product; the rest is shared between both ends. The sum is
+            // computed in f64, as in the definition.
+            let offset = length / 2.0 * (1.0 - resized / (scale * length));
+            (f64::from(offset) + (f64::from(x) + 0.5) / f64::from(scale) - 0.5) as f32
         }
         Coordinates::PytorchHalfPixel if to == 1 => 0.0,
         Coordinates::PytorchHalfPixel => (x + 0.5) / scale - 0.5,
@@ -188,7 +189,8 @@ fn nearest_index(
     };
     let rounded = match rounding {
         Rounding::PreferFloor => (position - 0.5).ceil(),
-        Rounding::PreferCeil => (position + 0.5).floor(),
+        // Away from zero; what lies below zero is clamped to it.
+        Rounding::PreferCeil => position.round(),
         Rounding::Floor => position.floor(),
         Rounding::Ceil => position.ceil(),
     };

@@ -1,13 +1,16 @@
 //! What a model file is, without running it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::facts::{Facts, fixed_shape, input_shapes};
+use super::emit::is_known;
+use super::facts::{Facts, NodeContext, fixed_shape, input_shapes};
+use super::fold::folds;
 use super::infer;
-use crate::models::facts::NodeContext;
-use crate::weights::{OnnxModel, ValueInfo, Values};
+use super::lower::lower;
+use super::plan::LowerOptions;
+use crate::weights::{Node, OnnxModel, ValueInfo, Values};
 
 /// Name, type and shape of an input or output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -131,6 +134,33 @@ pub(super) fn multiplications(model: &OnnxModel, facts: &Facts) -> Option<u64> {
         .try_fold(0_u64, |sum, node| sum.checked_add(count(node)?))
 }
 
-fn obstacles(_model: &OnnxModel) -> Vec<String> {
-    Vec::new()
+/// Every operation that is not known, or else the first thing that the importer stumbles over.
+fn obstacles(model: &OnnxModel) -> Vec<String> {
+    let unknown: BTreeSet<String> = model
+        .all_nodes()
+        .iter()
+        .filter(|node| !is_known(node) && !folds(node))
+        .map(|node| {
+            format!(
+                "operation {} (first at node `{}`)",
+                node.op_type,
+                first_of(model, node)
+            )
+        })
+        .collect();
+    if !unknown.is_empty() {
+        return unknown.into_iter().collect();
+    }
+    lower(model, &LowerOptions::default())
+        .err()
+        .map(|e| e.to_string())
+        .into_iter()
+        .collect()
+}
+
+fn first_of<'a>(model: &'a OnnxModel, node: &'a Node) -> &'a str {
+    model
+        .nodes(&node.op_type)
+        .next()
+        .map_or(&node.name, |first| &first.name)
 }

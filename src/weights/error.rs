@@ -54,7 +54,7 @@ pub enum OnnxError {
         /// The tensor.
         tensor: String,
         /// What is wrong with the shape.
-        source: TensorError,
+        source: Box<TensorError>,
     },
     /// The data is longer or shorter than the declared shape.
     #[error("{model}: tensor `{tensor}` of shape {shape} needs {expected} {unit}, the file holds {found}")]

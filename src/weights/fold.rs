@@ -114,6 +114,7 @@ pub fn fold_bn_conv(
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 

@@ -6,7 +6,7 @@ use half::{bf16, f16};
 
 use super::proto::TensorProto;
 use super::{Array, ElementType, OnnxError, Values, external};
-use crate::tensor::Shape;
+use crate::tensor::{Shape, TensorError};
 
 /// Reads a constant. `folder` is where external data may lie; `external_files` collects the files in use.
 pub(super) fn read(
@@ -30,10 +30,10 @@ pub(super) fn read(
         return Err(OnnxError::Shape {
             model: model.to_owned(),
             tensor: name,
-            source: crate::tensor::TensorError::TooLarge {
+            source: Box::new(TensorError::TooLarge {
                 dims: shape.to_vec(),
                 dtype_bytes: element.size_bytes(),
-            },
+            }),
         });
     };
     let length = |expected: usize, found: usize, unit: &'static str| OnnxError::Length {
@@ -81,7 +81,7 @@ fn shape(model: &str, tensor: &str, dims: &[i64]) -> Result<Shape, OnnxError> {
     Shape::new(&sizes).map_err(|source| OnnxError::Shape {
         model: model.to_owned(),
         tensor: tensor.to_owned(),
-        source,
+        source: Box::new(source),
     })
 }
 

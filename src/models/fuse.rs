@@ -1,0 +1,385 @@
+//! Nodes that become one launch: convolutions with what follows them, and activations spelled out in
+//! several nodes.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::facts::Facts;
+use crate::device::{Activation, Scalar};
+use crate::tensor::Shape;
+use crate::weights::{Node, OnnxModel};
+
+/// What a group of nodes does.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum GroupKind {
+    /// A Conv node and its followers.
+    Conv {
+        /// Position of the Conv.
+        conv: usize,
+        /// Position of a BatchNormalization.
+        norm: Option<usize>,
+        /// Name of a constant that is added per channel.
+        bias: Option<String>,
+        /// Function of the sum.
+        activation: Activation,
+        /// Value that is added last.
+        residual: Option<String>,
+    },
+    /// An element-wise function of one value.
+    Activation {
+        /// The value.
+        input: String,
+        /// The function.
+        activation: Activation,
+    },
+    /// Any other node.
+    Node(usize),
+}
+
+/// Nodes that become one launch (or none).
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Group {
+    pub(super) kind: GroupKind,
+    /// Position of the last node; groups run in this order.
+    pub(super) at: usize,
+    /// First output of the last node.
+    pub(super) output: String,
+}
+
+/// A function that several nodes make of one value.
+struct Pattern {
+    activation: Activation,
+    nodes: Vec<usize>,
+    /// Those of the nodes that read the value itself.
+    readers: Vec<usize>,
+}
+
+/// Groups the nodes that the outputs depend on, in running order.
+pub(super) fn groups(model: &OnnxModel, facts: &Facts) -> Vec<Group> {
+    let live = live_nodes(model, facts);
+    let mut fuser = Fuser {
+        model,
+        facts,
+        outputs: model.outputs().iter().map(|o| o.name.as_str()).collect(),
+        claimed: HashSet::new(),
+        live: live.iter().copied().collect(),
+    };
+    let mut groups = Vec::new();
+    for &index in &live {
+        if model.all_nodes()[index].op_type == "Conv" {
+            groups.push(fuser.conv(index));
+        }
+    }
+    for &index in &live {
+        groups.extend(fuser.spelled_out(index));
+    }
+    for &index in &live {
+        if !fuser.claimed.contains(&index) {
+            groups.push(fuser.group(GroupKind::Node(index), index));
+        }
+    }
+    groups.sort_by_key(|g| g.at);
+    groups
+}
+
+/// Positions of the nodes that the outputs depend on and that are no constants, in order.
+fn live_nodes(model: &OnnxModel, facts: &Facts) -> Vec<usize> {
+    let mut wanted: HashSet<&str> = model.outputs().iter().map(|o| o.name.as_str()).collect();
+    let mut live = Vec::new();
+    for (index, node) in model.all_nodes().iter().enumerate().rev() {
+        let used = node
+            .outputs
+            .iter()
+            .any(|o| wanted.contains(o.as_str()) && facts.array(o).is_none());
+        if used {
+            live.push(index);
+            wanted.extend(node.inputs.iter().filter(|i| !i.is_empty()).map(String::as_str));
+        }
+    }
+    live.reverse();
+    live
+}
+
+struct Fuser<'a> {
+    model: &'a OnnxModel,
+    facts: &'a Facts,
+    outputs: HashSet<&'a str>,
+    claimed: HashSet<usize>,
+    live: HashSet<usize>,
+}
+
+impl<'a> Fuser<'a> {
+    fn node(&self, index: usize) -> &'a Node {
+        &self.model.all_nodes()[index]
+    }
+
+    fn group(&self, kind: GroupKind, at: usize) -> Group {
+        Group {
+            kind,
+            at,
+            output: self.result(at).unwrap_or_default().to_owned(),
+        }
+    }
+
+    fn result(&self, index: usize) -> Option<&'a str> {
+        self.node(index).output(0)
+    }
+
+    /// Nodes that read a value and count.
+    fn readers(&self, value: &str) -> Vec<usize> {
+        let readers = self.model.consumers_of(value).iter().copied();
+        readers.filter(|r| self.live.contains(r)).collect()
+    }
+
+    /// The only reader of a value that nobody else sees.
+    fn only_reader(&self, value: &str) -> Option<usize> {
+        match self.readers(value)[..] {
+            [reader] if !self.outputs.contains(value) && !self.claimed.contains(&reader) => Some(reader),
+            _ => None,
+        }
+    }
+
+    /// The other input of a two-input node.
+    fn other(&self, index: usize, value: &str) -> Option<&'a str> {
+        match (self.node(index).input(0), self.node(index).input(1)) {
+            (Some(a), Some(b)) if a == value && b != value => Some(b),
+            (Some(a), Some(b)) if b == value && a != value => Some(a),
+            _ => None,
+        }
+    }
+
+    fn is(&self, index: usize, op: &str) -> bool {
+        let node = self.node(index);
+        node.op_type == op && matches!(node.domain.as_str(), "" | "ai.onnx")
+    }
+
+    fn constant(&self, value: &str) -> Option<f32> {
+        self.facts.array(value)?.scalar_f32()
+    }
+
+    /// A convolution and as much of what follows as one launch can do.
+    fn conv(&mut self, conv: usize) -> Group {
+        self.claimed.insert(conv);
+        let (mut at, mut norm, mut bias, mut residual) = (conv, None, None, None);
+        let mut activation = Activation::Identity;
+        let value = |at: usize, fuser: &Self| fuser.result(at).unwrap_or_default();
+        if let Some(next) = self.only_reader(value(at, self)) {
+            let addend = self.other(next, value(at, self));
+            if self.is(next, "BatchNormalization") && self.node(next).input(0) == Some(value(at, self)) {
+                (norm, at) = (Some(next), next);
+            } else if self.is(next, "Add")
+                && let Some(addend) = addend
+                && self.adds_per_channel(value(at, self), addend)
+            {
+                (bias, at) = (Some(addend.to_owned()), next);
+            }
+            self.claimed.insert(at);
+        }
+        let sum = value(at, self);
+        if !self.outputs.contains(sum)
+            && let Some(pattern) = self.pattern(sum)
+            && pattern.readers == self.readers(sum)
+            && !pattern.nodes.iter().any(|n| self.claimed.contains(n))
+        {
+            activation = pattern.activation;
+            at = pattern.nodes[pattern.nodes.len() - 1];
+            self.claimed.extend(pattern.nodes);
+        }
+        if let Some(next) = self.only_reader(value(at, self))
+            && self.is(next, "Add")
+            && let Some(other) = self.other(next, value(at, self))
+            && self.facts.array(other).is_none()
+            && self.facts.shape(other).is_some()
+            && self.facts.shape(other) == self.facts.shape(value(at, self))
+        {
+            (residual, at) = (Some(other.to_owned()), next);
+            self.claimed.insert(next);
+        }
+        let kind = GroupKind::Conv {
+            conv,
+            norm,
+            bias,
+            activation,
+            residual,
+        };
+        self.group(kind, at)
+    }
+
+    /// Whether a constant has one value per channel of `[N, C, H, W]` (or one for all).
+    fn adds_per_channel(&self, value: &str, constant: &str) -> bool {
+        let (Some(shape), Some(array)) = (self.facts.shape(value), self.facts.array(constant)) else {
+            return false;
+        };
+        per_channel(&shape, array.shape()) && array.element().is_float()
+    }
+
+    /// A function spelled out in several nodes that starts at this one.
+    fn spelled_out(&mut self, index: usize) -> Option<Group> {
+        let starts = ["Sigmoid", "HardSigmoid", "Add"]
+            .iter()
+            .any(|op| self.is(index, op));
+        if !starts || self.claimed.contains(&index) {
+            return None;
+        }
+        for value in self.node(index).inputs.iter().map(String::as_str) {
+            let pattern = self.spelled_pattern(value).filter(|p| p.nodes.contains(&index));
+            let Some(pattern) = pattern.filter(|p| !p.nodes.iter().any(|n| self.claimed.contains(n))) else {
+                continue;
+            };
+            let at = pattern.nodes[pattern.nodes.len() - 1];
+            self.claimed.extend(pattern.nodes);
+            let kind = GroupKind::Activation {
+                input: value.to_owned(),
+                activation: pattern.activation,
+            };
+            return Some(self.group(kind, at));
+        }
+        None
+    }
+
+    fn pattern(&self, value: &str) -> Option<Pattern> {
+        let single = || match self.readers(value)[..] {
+            [reader] => activation(self.node(reader), self.facts).map(|activation| Pattern {
+                activation,
+                nodes: vec![reader],
+                readers: vec![reader],
+            }),
+            _ => None,
+        };
+        self.spelled_pattern(value).or_else(single)
+    }
+
+    /// `x * Sigmoid(x)`, `x * HardSigmoid(x)` and the forms of `x * Clip(x + 3, 0, 6) / 6`.
+    fn spelled_pattern(&self, value: &str) -> Option<Pattern> {
+        self.readers(value).into_iter().find_map(|first| {
+            let gate = self.result(first)?;
+            let next = self.only_reader(gate)?;
+            let gated = |activation: Activation| -> Option<Pattern> {
+                (self.is(next, "Mul") && self.other(next, gate) == Some(value)).then(|| Pattern {
+                    activation,
+                    nodes: vec![first, next],
+                    readers: vec![first, next],
+                })
+            };
+            match activation(self.node(first), self.facts) {
+                Some(Activation::Sigmoid) => return gated(Activation::Silu),
+                Some(Activation::HardSigmoid { alpha, beta })
+                    if near(alpha.get(), 1.0 / 6.0) && beta.get() == 0.5 =>
+                {
+                    return gated(Activation::HardSwish);
+                }
+                _ => {}
+            }
+            if self.is(first, "Add") && self.constant(self.other(first, value)?) == Some(3.0) {
+                self.hard_swish(value, first, next)
+            } else {
+                None
+            }
+        })
+    }
+
+    /// What follows `x + 3` in a spelled-out HardSwish: a Clip to 0..6, then a product with `x` and a
+    /// division by 6 in either order.
+    fn hard_swish(&self, value: &str, add: usize, clip: usize) -> Option<Pattern> {
+        match activation(self.node(clip), self.facts)? {
+            Activation::Clip { low, high } if low.get() == 0.0 && high.get() == 6.0 => {}
+            _ => return None,
+        }
+        let clipped = self.result(clip)?;
+        let third = self.only_reader(clipped)?;
+        let product = self.result(third)?;
+        let fourth = self.only_reader(product)?;
+        let times_x = |at: usize, gate: &str| self.is(at, "Mul") && self.other(at, gate) == Some(value);
+        let product_first = times_x(third, clipped) && self.divides_by_6(fourth, product);
+        let division_first = self.divides_by_6(third, clipped) && times_x(fourth, product);
+        let product_node = if product_first { third } else { fourth };
+        let mut readers = vec![add, product_node];
+        readers.sort_unstable();
+        (product_first || division_first).then(|| Pattern {
+            activation: Activation::HardSwish,
+            nodes: vec![add, clip, third, fourth],
+            readers,
+        })
+    }
+
+    fn divides_by_6(&self, index: usize, value: &str) -> bool {
+        let node = self.node(index);
+        let by = |constant: Option<f32>, wanted: f32| constant.is_some_and(|c| near(c, wanted));
+        let divisor = node.input(1).and_then(|d| self.constant(d));
+        (self.is(index, "Div") && node.input(0) == Some(value) && by(divisor, 6.0))
+            || (self.is(index, "Mul")
+                && by(self.other(index, value).and_then(|o| self.constant(o)), 1.0 / 6.0))
+    }
+}
+
+fn near(a: f32, b: f32) -> bool {
+    (a - b).abs() <= 1e-6 * b.abs()
+}
+
+/// Whether a constant of shape `constant` broadcasts to `[N, C, H, W]` with one value per channel or one in
+/// all.
+pub(super) fn per_channel(shape: &Shape, constant: &Shape) -> bool {
+    let Some(lead) = shape.rank().checked_sub(constant.rank()) else {
+        return false;
+    };
+    (0..constant.rank()).all(|a| constant[a] == 1 || (lead + a == 1 && constant[a] == shape[1]))
+}
+
+/// The element-wise function of a node with constant settings, or `None` if it is none or its settings are
+/// not known.
+pub(super) fn activation(node: &Node, facts: &Facts) -> Option<Activation> {
+    if !matches!(node.domain.as_str(), "" | "ai.onnx") {
+        return None;
+    }
+    let float = |name: &str, default: f32| Some(Scalar::new(node.float(name).ok()?.unwrap_or(default)));
+    Some(match node.op_type.as_str() {
+        "Relu" => Activation::Relu,
+        "Sigmoid" => Activation::Sigmoid,
+        "Tanh" => Activation::Tanh,
+        "Exp" => Activation::Exp,
+        "HardSwish" => Activation::HardSwish,
+        "LeakyRelu" => Activation::LeakyRelu {
+            slope: float("alpha", 0.01)?,
+        },
+        "HardSigmoid" => Activation::HardSigmoid {
+            alpha: float("alpha", 0.2)?,
+            beta: float("beta", 0.5)?,
+        },
+        "Clip" => {
+            let bound = |name: &str, input: usize, default: f32| match node.input(input) {
+                Some(constant) => facts.array(constant)?.scalar_f32().map(Scalar::new),
+                None => float(name, default),
+            };
+            Activation::Clip {
+                low: bound("min", 1, f32::NEG_INFINITY)?,
+                high: bound("max", 2, f32::INFINITY)?,
+            }
+        }
+        _ => return None,
+    })
+}
+
+/// Nodes that became part of a convolution, by kind.
+pub(super) fn fused_kinds(groups: &[Group]) -> BTreeMap<&'static str, usize> {
+    let mut kinds = BTreeMap::new();
+    for group in groups {
+        if let GroupKind::Conv {
+            norm,
+            bias,
+            activation,
+            residual,
+            ..
+        } = &group.kind
+        {
+            let parts = [
+                ("norm", norm.is_some()),
+                ("bias", bias.is_some()),
+                ("activation", *activation != Activation::Identity),
+                ("residual", residual.is_some()),
+            ];
+            for (kind, _) in parts.into_iter().filter(|p| p.1) {
+                *kinds.entry(kind).or_insert(0) += 1;
+            }
+        }
+    }
+    kinds
+}

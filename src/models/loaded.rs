@@ -1,0 +1,239 @@
+//! A lowered graph with its constants on a device.
+
+use super::plan::{InputPlan, LoweredGraph, OutputPlan, Slot, Step, WeightPlan};
+use crate::device::{BufferClass, BufferId, Cq, Device, DeviceError, WeightDesc};
+use crate::ops::{DeviceTensor, OpContext};
+use crate::tensor::View;
+
+/// Why a forward pass did not happen.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ForwardError {
+    /// Another number of inputs than the graph has.
+    #[error("{model}: {expected} inputs are needed, {found} were given")]
+    InputCount {
+        /// The model.
+        model: String,
+        /// Inputs of the graph.
+        expected: usize,
+        /// Inputs given.
+        found: usize,
+    },
+    /// An input of another shape or type, or one that is not the whole of a row-major buffer.
+    #[error("{model}: input `{input}` must be the whole of a row-major {expected}, found {found}")]
+    InputMismatch {
+        /// The model.
+        model: String,
+        /// The input.
+        input: String,
+        /// What the plan says, in words.
+        expected: String,
+        /// What was given, in words.
+        found: String,
+    },
+    /// The device refused.
+    #[error("{model}: {step}")]
+    Device {
+        /// The model.
+        model: String,
+        /// What was being done.
+        step: String,
+        /// What the device said.
+        source: Box<DeviceError>,
+    },
+    /// The steps of the graph use a buffer that they have not reserved: the plan is damaged.
+    #[error("{model}: a step uses a buffer that is not reserved")]
+    Plan {
+        /// The model.
+        model: String,
+    },
+}
+
+/// A graph whose constants lie on a device. The buffers stay there until [`LoadedGraph::release`].
+#[derive(Debug)]
+pub struct LoadedGraph {
+    graph: LoweredGraph,
+    weights: Vec<BufferId>,
+}
+
+impl LoadedGraph {
+    /// Brings a graph's constants onto a device (on queue `cq` where they are transferred as they are).
+    ///
+    /// # Errors
+    /// [`ForwardError::Device`]; nothing stays allocated.
+    pub fn prepare(graph: LoweredGraph, device: &mut dyn Device, cq: Cq) -> Result<Self, ForwardError> {
+        let mut weights = Vec::with_capacity(graph.weights.len());
+        for plan in &graph.weights {
+            match prepare(plan, device, cq) {
+                Ok(buffer) => weights.push(buffer),
+                Err(source) => {
+                    release(device, &weights);
+                    let name = match plan {
+                        WeightPlan::Conv2d { name, .. } | WeightPlan::Constant { name, .. } => name,
+                    };
+                    return Err(ForwardError::Device {
+                        step: format!("constant `{name}`"),
+                        model: graph.model,
+                        source: Box::new(source),
+                    });
+                }
+            }
+        }
+        // Values are kept once, on the device.
+        let graph = LoweredGraph {
+            weights: Vec::new(),
+            ..graph
+        };
+        Ok(Self { graph, weights })
+    }
+
+    /// The inputs of [`LoadedGraph::forward`], in order.
+    #[must_use]
+    pub fn inputs(&self) -> &[InputPlan] {
+        &self.graph.inputs
+    }
+
+    /// The outputs of [`LoadedGraph::forward`], in order; their shapes are known before anything runs.
+    #[must_use]
+    pub fn outputs(&self) -> &[OutputPlan] {
+        &self.graph.outputs
+    }
+
+    /// Name of the model.
+    #[must_use]
+    pub fn model(&self) -> &str {
+        &self.graph.model
+    }
+
+    /// Launches one pass. Intermediates are reserved and returned on the way; the outputs (row-major f32, of
+    /// class [`BufferClass::Output`]) belong to the caller. Inputs are whole row-major buffers as
+    /// [`InputPlan::spec`] says.
+    ///
+    /// # Errors
+    /// [`ForwardError`]; whatever the pass had reserved is returned to the device.
+    pub fn forward(
+        &self,
+        context: &mut OpContext<'_>,
+        inputs: &[DeviceTensor],
+    ) -> Result<Vec<DeviceTensor>, ForwardError> {
+        self.check(inputs)?;
+        let mut buffers: Vec<Option<BufferId>> = vec![None; self.graph.buffers.len()];
+        let done = self.steps(context, inputs, &mut buffers).and_then(|()| {
+            let outputs = self.graph.outputs.iter().map(|plan| {
+                let buffer = buffers[plan.buffer].ok_or_else(|| self.damaged())?;
+                Ok(DeviceTensor::whole(buffer, &plan.spec))
+            });
+            outputs.collect()
+        });
+        if done.is_err() {
+            let reserved: Vec<BufferId> = buffers.into_iter().flatten().collect();
+            release(context.device, &reserved);
+        }
+        done
+    }
+
+    /// Returns the constants' memory.
+    pub fn release(self, device: &mut dyn Device) {
+        release(device, &self.weights);
+    }
+
+    fn damaged(&self) -> ForwardError {
+        ForwardError::Plan {
+            model: self.graph.model.clone(),
+        }
+    }
+
+    fn check(&self, inputs: &[DeviceTensor]) -> Result<(), ForwardError> {
+        if inputs.len() != self.graph.inputs.len() {
+            return Err(ForwardError::InputCount {
+                model: self.graph.model.clone(),
+                expected: self.graph.inputs.len(),
+                found: inputs.len(),
+            });
+        }
+        for (plan, given) in self.graph.inputs.iter().zip(inputs) {
+            if given.dtype != plan.spec.dtype || given.view != View::contiguous(plan.spec.shape) {
+                return Err(ForwardError::InputMismatch {
+                    model: self.graph.model.clone(),
+                    input: plan.name.clone(),
+                    expected: plan.spec.to_string(),
+                    found: format!("{} {}", given.dtype, given.view.shape),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn steps(
+        &self,
+        context: &mut OpContext<'_>,
+        inputs: &[DeviceTensor],
+        buffers: &mut [Option<BufferId>],
+    ) -> Result<(), ForwardError> {
+        let refused = |step: &str| {
+            let (model, step) = (self.graph.model.clone(), step.to_owned());
+            move |source| ForwardError::Device {
+                model,
+                step,
+                source: Box::new(source),
+            }
+        };
+        for step in &self.graph.steps {
+            match step {
+                Step::Alloc(index) => {
+                    let plan = &self.graph.buffers[*index];
+                    let buffer = context
+                        .device
+                        .alloc(&plan.spec, plan.class)
+                        .map_err(refused(&plan.name))?;
+                    buffers[*index] = Some(buffer);
+                }
+                Step::Launch(launch) => {
+                    let bound = launch.slots.iter().map(|slot| match *slot {
+                        Slot::Input(index) => Some(inputs[index].buffer),
+                        Slot::Weight(index) => self.weights.get(index).copied(),
+                        Slot::Buffer(index) => buffers[index],
+                    });
+                    let bound: Vec<BufferId> = bound.collect::<Option<_>>().ok_or_else(|| self.damaged())?;
+                    context.run(&launch.op, &bound).map_err(refused(&launch.name))?;
+                }
+                Step::Free(index) => {
+                    if let Some(buffer) = buffers[*index].take() {
+                        context
+                            .device
+                            .free(buffer)
+                            .map_err(refused("returning a buffer"))?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn prepare(plan: &WeightPlan, device: &mut dyn Device, cq: Cq) -> Result<BufferId, DeviceError> {
+    match plan {
+        WeightPlan::Conv2d {
+            desc, weight, bias, ..
+        } => device.prepare_weights(&WeightDesc::Conv2d {
+            desc,
+            weight,
+            bias: bias.as_deref(),
+        }),
+        WeightPlan::Constant { values, .. } => {
+            let mut context = OpContext { device, cq };
+            context
+                .upload(values, BufferClass::Weight)
+                .map(|tensor| tensor.buffer)
+        }
+    }
+}
+
+/// Returns buffers; a device that cannot take one back has failed as a whole and says so on the next call.
+fn release(device: &mut dyn Device, buffers: &[BufferId]) {
+    for &buffer in buffers {
+        if let Err(error) = device.free(buffer) {
+            tracing::debug!(%error, "a buffer could not be returned");
+        }
+    }
+}

@@ -1,0 +1,461 @@
+//! The walk over the graph that makes launches out of groups of nodes.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::emit;
+use super::error::{ImportError, NodeError, form, invalid};
+use super::facts::{Facts, NodeContext, input_shapes};
+use super::fuse::{self, Group, GroupKind};
+use super::launches::{join_copies, with_lifetimes};
+use super::place::{Place, Places, is_channels_last, own_layout};
+use super::plan::{
+    InputFormat, InputPlan, Launch, LowerOptions, LowerStats, LoweredGraph, OutputPlan, Slot, Step,
+    WeightPlan,
+};
+use super::survey;
+use crate::device::{BufferClass, OpDesc, Operand};
+use crate::tensor::{DType, HostTensor, MAX_RANK, Shape, TensorSpec, View};
+use crate::weights::{Array, ElementType, Node, OnnxModel};
+
+/// Lowers a model to device operations.
+///
+/// # Errors
+/// [`ImportError`], naming the node, operation and model.
+pub fn lower(model: &OnnxModel, options: &LowerOptions) -> Result<LoweredGraph, ImportError> {
+    let refused = |reason: String| ImportError::Options {
+        model: model.name().to_owned(),
+        reason,
+    };
+    if !matches!(options.storage, DType::F32 | DType::Bf16) {
+        return Err(refused(format!("storage {} is not supported", options.storage)));
+    }
+    if let Some(name) = options
+        .formats
+        .keys()
+        .find(|n| model.inputs().iter().all(|i| i.name != **n))
+    {
+        return Err(refused(format!(
+            "a format is given for `{name}`, which is no input"
+        )));
+    }
+    let shapes = input_shapes(model, &options.symbols, &options.shapes)?;
+    let facts = Facts::new(model, &shapes);
+    let groups = fuse::groups(model, &facts);
+    let at = |index: usize, error: NodeError| error.at(&model.all_nodes()[index], model);
+    // The first node that cannot be understood, before any that suffers from it.
+    for group in &groups {
+        emit::check_known(model, group).map_err(|(index, e)| at(index, e))?;
+        if let Some(problem) = facts.problem(group.at) {
+            return Err(at(group.at, problem.clone()));
+        }
+    }
+    let places = Places::new(model, &facts, &groups, options.storage).map_err(|(i, e)| at(i, e))?;
+    let mut lowerer = Lowerer {
+        model,
+        facts: &facts,
+        storage: options.storage,
+        places,
+        values: HashMap::new(),
+        converted: HashMap::new(),
+        channels_last: HashMap::new(),
+        weights: Vec::new(),
+        launches: Vec::new(),
+    };
+    let inputs = lowerer.inputs(options, &shapes)?;
+    for group in &groups {
+        lowerer.group(group).map_err(|e| at(group.at, e))?;
+    }
+    let outputs = lowerer.outputs()?;
+    let Lowerer {
+        places,
+        weights,
+        launches,
+        ..
+    } = lowerer;
+    let steps = with_lifetimes(join_copies(launches), &places.buffers);
+    let stats = statistics(model, &facts, &groups, &steps);
+    Ok(LoweredGraph {
+        model: model.name().to_owned(),
+        inputs,
+        outputs,
+        buffers: places.buffers,
+        weights,
+        steps,
+        stats,
+    })
+}
+
+fn statistics(model: &OnnxModel, facts: &Facts, groups: &[Group], steps: &[Step]) -> LowerStats {
+    let mut stats = LowerStats {
+        parameters: survey::parameters(model),
+        // Every shape is known once a graph is lowered.
+        gflop: survey::multiplications(model, facts).map_or(0.0, |n| 2.0 * n as f64 / 1e9),
+        fused: fuse::fused_kinds(groups),
+        ..LowerStats::default()
+    };
+    for node in model.all_nodes() {
+        *stats.nodes.entry(node.op_type.clone()).or_insert(0) += 1;
+    }
+    for step in steps {
+        if let Step::Launch(launch) = step {
+            *stats.launches.entry(launch.op.name()).or_insert(0) += 1;
+        }
+    }
+    stats
+}
+
+/// A value: the buffer it lies in and how it is seen there.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Located {
+    pub(super) slot: Slot,
+    pub(super) dtype: DType,
+    pub(super) view: View,
+}
+
+impl Located {
+    pub(super) const fn operand(&self) -> Operand {
+        Operand {
+            dtype: self.dtype,
+            view: self.view,
+        }
+    }
+
+    pub(super) const fn with_view(self, view: View) -> Self {
+        Self { view, ..self }
+    }
+}
+
+pub(super) struct Lowerer<'a> {
+    pub(super) model: &'a OnnxModel,
+    pub(super) facts: &'a Facts,
+    pub(super) storage: DType,
+    places: Places,
+    values: HashMap<String, Located>,
+    /// Copies of values in the storage type.
+    converted: HashMap<String, Located>,
+    /// Copies of values in channels-last order.
+    channels_last: HashMap<String, Located>,
+    pub(super) weights: Vec<WeightPlan>,
+    launches: Vec<Launch>,
+}
+
+impl<'a> Lowerer<'a> {
+    pub(super) fn node(&self, index: usize) -> &'a Node {
+        &self.model.all_nodes()[index]
+    }
+
+    pub(super) fn context(&self, index: usize) -> NodeContext<'a> {
+        NodeContext {
+            node: self.node(index),
+            opset: self.model.opset(),
+            facts: self.facts,
+        }
+    }
+
+    fn inputs(
+        &mut self,
+        options: &LowerOptions,
+        shapes: &BTreeMap<String, Shape>,
+    ) -> Result<Vec<InputPlan>, ImportError> {
+        let mut plans = Vec::new();
+        for (index, info) in self.model.inputs().iter().enumerate() {
+            let refused = |reason: String| ImportError::Options {
+                model: self.model.name().to_owned(),
+                reason: format!("input `{}`: {reason}", info.name),
+            };
+            let shape = shapes[&info.name];
+            let format = options.formats.get(&info.name).copied().unwrap_or_default();
+            let declared = match info.element {
+                None => return Err(refused("its element type is not given".to_owned())),
+                Some(ElementType::U8) => DType::U8,
+                Some(ElementType::I8) => DType::I8,
+                Some(element) if element.is_float() => DType::F32,
+                Some(element) => return Err(refused(format!("type {element} is not supported"))),
+            };
+            let (dims, dtype, view) = match (format, &shape[..]) {
+                (InputFormat::Tensor, _) => (shape, declared, View::contiguous(shape)),
+                (InputFormat::Storage, _) => (shape, self.storage, View::contiguous(shape)),
+                (InputFormat::U8ChannelsLast, &[n, c, h, w]) if declared != DType::I8 => {
+                    let layout = own_layout(shape).map_err(|_| refused(format!("shape {shape}")))?;
+                    debug_assert_eq!(&layout.0[..], &[n, h, w, c]);
+                    (layout.0, DType::U8, layout.1)
+                }
+                (InputFormat::U8ChannelsLast, _) => {
+                    return Err(refused(format!("pixels need [N, C, H, W], the input is {shape}")));
+                }
+            };
+            let spec = TensorSpec::new(&dims, dtype).map_err(|e| refused(e.to_string()))?;
+            let slot = Slot::Input(index);
+            self.values
+                .insert(info.name.clone(), Located { slot, dtype, view });
+            plans.push(InputPlan {
+                name: info.name.clone(),
+                format,
+                spec,
+                shape,
+            });
+        }
+        Ok(plans)
+    }
+
+    fn outputs(&mut self) -> Result<Vec<OutputPlan>, ImportError> {
+        let mut plans: Vec<OutputPlan> = Vec::new();
+        for info in self.model.outputs() {
+            let plan = self.output(&info.name, &plans).map_err(|error| {
+                let reason = match error {
+                    NodeError::UnknownOp => "unknown operation".to_owned(),
+                    NodeError::Form(reason) => format!("{reason} is not supported"),
+                    NodeError::Invalid(reason) => reason,
+                };
+                ImportError::Options {
+                    model: self.model.name().to_owned(),
+                    reason: format!("output `{}`: {reason}", info.name),
+                }
+            })?;
+            plans.push(plan);
+        }
+        Ok(plans)
+    }
+
+    /// The output as a row-major f32 buffer of its own, by a copy unless it was made in one.
+    fn output(&mut self, name: &str, earlier: &[OutputPlan]) -> Result<OutputPlan, NodeError> {
+        self.require_float(name)?;
+        let value = self.located(name)?;
+        let shape = value.view.shape;
+        if let Slot::Buffer(buffer) = value.slot
+            && earlier.iter().all(|o| o.buffer != buffer)
+            && self.places.buffers[buffer].class == BufferClass::Output
+            && self.places.buffers[buffer].spec.shape == shape
+            && value.view.is_contiguous()
+        {
+            return Ok(OutputPlan {
+                name: name.to_owned(),
+                spec: self.places.buffers[buffer].spec,
+                buffer,
+            });
+        }
+        let spec = TensorSpec::new(&shape, DType::F32)?;
+        let buffer = self.places.reserve(name, spec, BufferClass::Output);
+        let target = Located {
+            slot: Slot::Buffer(buffer),
+            dtype: DType::F32,
+            view: View::contiguous(shape),
+        };
+        self.copy(name, value, target);
+        Ok(OutputPlan {
+            name: name.to_owned(),
+            spec,
+            buffer,
+        })
+    }
+
+    fn group(&mut self, group: &Group) -> Result<(), NodeError> {
+        match &group.kind {
+            GroupKind::Conv { .. } => emit::conv(self, group),
+            GroupKind::Activation { input, activation } => {
+                emit::unary(self, self.node(group.at), input, *activation, &group.output)
+            }
+            GroupKind::Node(index) => emit::node(self, *index),
+        }
+    }
+
+    pub(super) fn launch(&mut self, name: &str, op: OpDesc, slots: &[Slot]) {
+        self.launches.push(Launch {
+            name: name.to_owned(),
+            op,
+            slots: slots.to_vec(),
+        });
+    }
+
+    pub(super) fn copy(&mut self, name: &str, from: Located, to: Located) {
+        let op = OpDesc::Copy {
+            src: from.operand(),
+            dst: to.operand(),
+        };
+        self.launch(&format!("copy of {name}"), op, &[from.slot, to.slot]);
+    }
+
+    /// Says where a value is.
+    pub(super) fn set(&mut self, value: &str, located: Located) {
+        self.values.insert(value.to_owned(), located);
+    }
+
+    /// Where a value is; a constant is planned as an operand on first use.
+    pub(super) fn located(&mut self, value: &str) -> Result<Located, NodeError> {
+        if let Some(located) = self.values.get(value) {
+            return Ok(*located);
+        }
+        let Some(array) = self.facts.array(value) else {
+            return form(format!("a value `{value}` that no launch makes"));
+        };
+        let array = std::sync::Arc::clone(array);
+        let located = self.constant(value, &array)?;
+        self.set(value, located);
+        Ok(located)
+    }
+
+    /// A constant operand in the storage type.
+    pub(super) fn constant(&mut self, name: &str, array: &Array) -> Result<Located, NodeError> {
+        let Some(values) = array.to_f32() else {
+            return form(format!("an operand `{name}` of type {}", array.element()));
+        };
+        let shape = *array.shape();
+        let values = match self.storage {
+            DType::F32 => HostTensor::from_slice(&shape, &values)?,
+            _ => {
+                let rounded: Vec<half::bf16> = values.iter().map(|&v| half::bf16::from_f32(v)).collect();
+                HostTensor::from_slice(&shape, &rounded)?
+            }
+        };
+        self.weights.push(WeightPlan::Constant {
+            name: name.to_owned(),
+            values,
+        });
+        Ok(Located {
+            slot: Slot::Weight(self.weights.len() - 1),
+            dtype: self.storage,
+            view: View::contiguous(shape),
+        })
+    }
+
+    fn require_float(&self, value: &str) -> Result<(), NodeError> {
+        match self.facts.get(value).and_then(|f| f.element) {
+            Some(element) if !element.is_float() => form(format!("a value `{value}` of type {element}")),
+            _ => Ok(()),
+        }
+    }
+
+    /// A value in the storage type, under any strides.
+    pub(super) fn operand(&mut self, value: &str) -> Result<Located, NodeError> {
+        self.require_float(value)?;
+        let located = self.located(value)?;
+        if located.dtype == self.storage {
+            return Ok(located);
+        }
+        if let Some(copy) = self
+            .converted
+            .get(value)
+            .or_else(|| self.channels_last.get(value))
+        {
+            return Ok(*copy);
+        }
+        let copy = self.fresh(value, located.view.shape)?;
+        self.copy(value, located, copy);
+        self.converted.insert(value.to_owned(), copy);
+        Ok(copy)
+    }
+
+    /// A value `[N, C, H, W]` in the storage type with channel step 1.
+    pub(super) fn channels_last(&mut self, value: &str) -> Result<Located, NodeError> {
+        self.require_float(value)?;
+        let located = self.located(value)?;
+        let shape = located.view.shape;
+        if shape.rank() != 4 {
+            return form(format!("an operand `{value}` of shape {shape}"));
+        }
+        let known = [
+            Some(located),
+            self.converted.get(value).copied(),
+            self.channels_last.get(value).copied(),
+        ];
+        let fits = |l: &Located| l.dtype == self.storage && is_channels_last(&l.view);
+        if let Some(mut fitting) = known.into_iter().flatten().find(fits) {
+            // One channel may have any step; kernels are promised 1.
+            fitting.view.strides[1] = 1;
+            return Ok(fitting);
+        }
+        let copy = self.fresh(value, shape)?;
+        self.copy(value, located, copy);
+        self.channels_last.insert(value.to_owned(), copy);
+        Ok(copy)
+    }
+
+    /// A value in row-major order in a buffer of its own.
+    pub(super) fn row_major(&mut self, value: &str) -> Result<Located, NodeError> {
+        let located = self.located(value)?;
+        let shape = located.view.shape;
+        let copy = self.reserve(value, shape, View::contiguous(shape))?;
+        self.copy(value, located, copy);
+        Ok(copy)
+    }
+
+    /// A new buffer in the layout of its rank.
+    pub(super) fn fresh(&mut self, name: &str, shape: Shape) -> Result<Located, NodeError> {
+        let (storage_shape, view) = own_layout(shape)?;
+        self.reserve(name, storage_shape, view)
+    }
+
+    /// A new buffer of the given size, seen through a view.
+    fn reserve(&mut self, name: &str, storage_shape: Shape, view: View) -> Result<Located, NodeError> {
+        if storage_shape.elements() == 0 {
+            return form(format!("an empty tensor `{name}`"));
+        }
+        let spec = TensorSpec::new(&storage_shape, self.storage)?;
+        Ok(Located {
+            slot: Slot::Buffer(self.places.reserve(name, spec, BufferClass::Intermediate)),
+            dtype: self.storage,
+            view,
+        })
+    }
+
+    /// The place where a value was decided to be.
+    pub(super) fn place(&self, value: &str) -> Option<Located> {
+        let Place { buffer, view } = self.places.get(value)?;
+        Some(Located {
+            slot: Slot::Buffer(buffer),
+            dtype: self.storage,
+            view,
+        })
+    }
+
+    /// Where to write a value: its place, or a new buffer.
+    pub(super) fn destination(&mut self, value: &str, shape: Shape) -> Result<Located, NodeError> {
+        match self.place(value) {
+            Some(place) if place.view.shape == shape => Ok(place),
+            Some(place) => invalid(format!(
+                "a result of shape {shape} where {} was expected",
+                place.view.shape
+            )),
+            None => self.fresh(value, shape),
+        }
+    }
+
+    /// Where to write a value that is made element by element from `source`: its place, or a new buffer in
+    /// the source's order, so that both are walked along memory.
+    pub(super) fn destination_like(
+        &mut self,
+        value: &str,
+        shape: Shape,
+        source: &Located,
+    ) -> Result<Located, NodeError> {
+        let dense = matches!(source.slot, Slot::Buffer(_))
+            && source.view.shape == shape
+            && (0..shape.rank()).all(|a| shape[a] == 1 || source.view.strides[a] > 0);
+        if self.place(value).is_some() || !dense {
+            return self.destination(value, shape);
+        }
+        let mut order: Vec<usize> = (0..shape.rank()).collect();
+        // Axes of one element have no step that means anything; they go first.
+        order.sort_by_key(|&a| (shape[a] != 1, std::cmp::Reverse(source.view.strides[a])));
+        let mut view = View::contiguous(shape);
+        view.strides = [0; MAX_RANK];
+        let mut step = 1;
+        for &axis in order.iter().rev() {
+            view.strides[axis] = step;
+            step *= shape[axis] as isize;
+        }
+        let dims: Vec<usize> = order.iter().map(|&a| shape[a]).collect();
+        self.reserve(value, Shape::new(&dims)?, view)
+    }
+
+    /// Ends the making of a value that was made in `made`: it moves to its place if it has one.
+    pub(super) fn finish(&mut self, value: &str, made: Located) {
+        match self.place(value) {
+            Some(place) => {
+                self.copy(value, made, place);
+                self.set(value, place);
+            }
+            None => self.set(value, made),
+        }
+    }
+}
