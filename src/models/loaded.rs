@@ -3,29 +3,33 @@
 use super::plan::{InputPlan, LoweredGraph, OutputPlan, Slot, Step, WeightPlan};
 use crate::device::{BufferClass, BufferId, Cq, Device, DeviceError, WeightDesc};
 use crate::ops::{DeviceTensor, OpContext};
-use crate::tensor::View;
+use crate::tensor::{TensorSpec, View};
 
 /// Why a forward pass did not happen.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForwardError {
-    /// Another number of inputs than the graph has.
-    #[error("{model}: {expected} inputs are needed, {found} were given")]
-    InputCount {
+    /// Another number of inputs or outputs than the graph has.
+    #[error("{model}: {expected} {kind}s are needed, {found} were given")]
+    Count {
         /// The model.
         model: String,
-        /// Inputs of the graph.
+        /// `input` or `output`.
+        kind: &'static str,
+        /// How many the graph has.
         expected: usize,
-        /// Inputs given.
+        /// How many were given.
         found: usize,
     },
-    /// An input of another shape or type, or one that is not the whole of a row-major buffer.
-    #[error("{model}: input `{input}` must be the whole of a row-major {expected}, found {found}")]
-    InputMismatch {
+    /// A tensor of another shape or type, or one that is not the whole of a row-major buffer.
+    #[error("{model}: {kind} `{tensor}` must be the whole of a row-major {expected}, found {found}")]
+    Mismatch {
         /// The model.
         model: String,
-        /// The input.
-        input: String,
+        /// `input` or `output`.
+        kind: &'static str,
+        /// The tensor.
+        tensor: String,
         /// What the plan says, in words.
         expected: String,
         /// What was given, in words.
@@ -116,24 +120,38 @@ impl LoadedGraph {
         context: &mut OpContext<'_>,
         inputs: &[DeviceTensor],
     ) -> Result<Vec<DeviceTensor>, ForwardError> {
-        self.check(inputs)?;
-        let mut buffers: Vec<Option<BufferId>> = vec![None; self.graph.buffers.len()];
-        let done = self.steps(context, inputs, &mut buffers).and_then(|()| {
-            let outputs = self.graph.outputs.iter().map(|plan| {
-                let buffer = buffers[plan.buffer].ok_or_else(|| self.damaged())?;
-                Ok(DeviceTensor::whole(buffer, &plan.spec))
-            });
-            outputs.collect()
+        self.check_inputs(inputs)?;
+        let buffers = self.pass(context, inputs, &[])?;
+        let outputs = self.graph.outputs.iter().map(|plan| {
+            let buffer = buffers[plan.buffer].ok_or_else(|| self.damaged())?;
+            Ok(DeviceTensor::whole(buffer, &plan.spec))
         });
-        if done.is_err() {
-            let reserved: Vec<BufferId> = buffers.into_iter().flatten().collect();
-            release(context.device, &reserved);
-        }
-        done
+        outputs.collect()
+    }
+
+    /// As [`LoadedGraph::forward`], into outputs that exist already: whole row-major buffers as
+    /// [`OutputPlan::spec`] says, in order.
+    ///
+    /// # Errors
+    /// [`ForwardError`]; whatever the pass had reserved is returned to the device.
+    pub fn forward_into(
+        &self,
+        context: &mut OpContext<'_>,
+        inputs: &[DeviceTensor],
+        outputs: &[DeviceTensor],
+    ) -> Result<(), ForwardError> {
+        self.check_inputs(inputs)?;
+        let plans = self
+            .graph
+            .outputs
+            .iter()
+            .map(|plan| (plan.name.as_str(), plan.spec));
+        self.check("output", plans, outputs)?;
+        self.pass(context, inputs, outputs).map(drop)
     }
 
     /// Returns the constants' memory.
-    pub fn release(self, device: &mut dyn Device) {
+    pub fn release(&self, device: &mut dyn Device) {
         release(device, &self.weights);
     }
 
@@ -143,25 +161,63 @@ impl LoadedGraph {
         }
     }
 
-    fn check(&self, inputs: &[DeviceTensor]) -> Result<(), ForwardError> {
-        if inputs.len() != self.graph.inputs.len() {
-            return Err(ForwardError::InputCount {
+    fn check_inputs(&self, inputs: &[DeviceTensor]) -> Result<(), ForwardError> {
+        let plans = self
+            .graph
+            .inputs
+            .iter()
+            .map(|plan| (plan.name.as_str(), plan.spec));
+        self.check("input", plans, inputs)
+    }
+
+    fn check<'a>(
+        &self,
+        kind: &'static str,
+        plans: impl ExactSizeIterator<Item = (&'a str, TensorSpec)>,
+        tensors: &[DeviceTensor],
+    ) -> Result<(), ForwardError> {
+        if tensors.len() != plans.len() {
+            return Err(ForwardError::Count {
                 model: self.graph.model.clone(),
-                expected: self.graph.inputs.len(),
-                found: inputs.len(),
+                kind,
+                expected: plans.len(),
+                found: tensors.len(),
             });
         }
-        for (plan, given) in self.graph.inputs.iter().zip(inputs) {
-            if given.dtype != plan.spec.dtype || given.view != View::contiguous(plan.spec.shape) {
-                return Err(ForwardError::InputMismatch {
+        for ((name, spec), given) in plans.zip(tensors) {
+            if given.dtype != spec.dtype || given.view != View::contiguous(spec.shape) {
+                return Err(ForwardError::Mismatch {
                     model: self.graph.model.clone(),
-                    input: plan.name.clone(),
-                    expected: plan.spec.to_string(),
+                    kind,
+                    tensor: name.to_owned(),
+                    expected: spec.to_string(),
                     found: format!("{} {}", given.dtype, given.view.shape),
                 });
             }
         }
         Ok(())
+    }
+
+    /// Runs the steps and returns the buffers that are still there: the outputs. Outputs that the caller
+    /// brings are used where the steps would reserve them.
+    fn pass(
+        &self,
+        context: &mut OpContext<'_>,
+        inputs: &[DeviceTensor],
+        outputs: &[DeviceTensor],
+    ) -> Result<Vec<Option<BufferId>>, ForwardError> {
+        let mut buffers: Vec<Option<BufferId>> = vec![None; self.graph.buffers.len()];
+        for (plan, given) in self.graph.outputs.iter().zip(outputs) {
+            buffers[plan.buffer] = Some(given.buffer);
+        }
+        let done = self.steps(context, inputs, &mut buffers);
+        if let Err(error) = done {
+            let mine = |buffer: &BufferId| outputs.iter().all(|given| given.buffer != *buffer);
+            let reserved: Vec<BufferId> = buffers.into_iter().flatten().filter(mine).collect();
+            release(context.device, &reserved);
+            return Err(error);
+        }
+        Ok(buffers)
     }
 
     fn steps(
@@ -180,6 +236,8 @@ impl LoadedGraph {
         };
         for step in &self.graph.steps {
             match step {
+                // An output that the caller brought.
+                Step::Alloc(index) if buffers[*index].is_some() => {}
                 Step::Alloc(index) => {
                     let plan = &self.graph.buffers[*index];
                     let buffer = context

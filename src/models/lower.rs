@@ -175,12 +175,15 @@ impl<'a> Lowerer<'a> {
             let (dims, dtype, view) = match (format, &shape[..]) {
                 (InputFormat::Tensor, _) => (shape, declared, View::contiguous(shape)),
                 (InputFormat::Storage, _) => (shape, self.storage, View::contiguous(shape)),
-                (InputFormat::U8ChannelsLast, &[n, c, h, w]) if declared != DType::I8 => {
+                (InputFormat::U8ChannelsLast | InputFormat::F32ChannelsLast, &[n, c, h, w])
+                    if declared != DType::I8 =>
+                {
                     let layout = own_layout(shape).map_err(|_| refused(format!("shape {shape}")))?;
                     debug_assert_eq!(&layout.0[..], &[n, h, w, c]);
-                    (layout.0, DType::U8, layout.1)
+                    let floats = format == InputFormat::F32ChannelsLast;
+                    (layout.0, if floats { DType::F32 } else { DType::U8 }, layout.1)
                 }
-                (InputFormat::U8ChannelsLast, _) => {
+                (InputFormat::U8ChannelsLast | InputFormat::F32ChannelsLast, _) => {
                     return Err(refused(format!("pixels need [N, C, H, W], the input is {shape}")));
                 }
             };

@@ -17,6 +17,8 @@ pub enum InputFormat {
     /// For an input `[N, C, H, W]`: pixels `[N, H, W, C]` of type uint8, row-major. The values are used as
     /// they are, 0 to 255.
     U8ChannelsLast,
+    /// For an input `[N, C, H, W]`: pixels `[N, H, W, C]` of type f32, row-major.
+    F32ChannelsLast,
 }
 
 /// Choices that a lowering needs. Names that the model does not have are refused.
