@@ -11,6 +11,7 @@ mod logging;
 mod model;
 mod pipeline_args;
 mod report;
+mod run;
 mod schema;
 
 use std::process::ExitCode;
@@ -35,6 +36,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Run(run::Args),
     Bag(bag::Args),
     Check(check::Args),
     Graph(graph::Args),
@@ -45,6 +47,7 @@ enum Command {
 impl Command {
     fn run(self) -> miette::Result<ExitCode> {
         match self {
+            Self::Run(args) => run::run(args),
             Self::Bag(args) => bag::run(args),
             Self::Check(args) => check::run(args),
             Self::Graph(args) => graph::run(args),

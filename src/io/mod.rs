@@ -7,3 +7,4 @@ pub mod cdr;
 pub mod foxglove;
 pub mod messages;
 pub mod recorder;
+pub mod zenoh;

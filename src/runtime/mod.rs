@@ -1,1 +1,29 @@
-//! Actors, channels, clock and shutdown.
+//! Running a pipeline: actors, bounded channels, clock and shutdown.
+//!
+//! A source hands frames to the prepare stage of each detector; prepared frames go to the one device owner,
+//! network outputs to the finish stage, results to the sinks. Control travels as kameo messages, data through
+//! bounded channels. Every frame is settled once in the ledger: it comes out, or it is dropped for a reason.
+//!
+//! Called by `cli`; calls every room above it.
+
+pub mod channel;
+mod error;
+mod finish;
+mod frame;
+mod meter;
+mod models;
+mod owner;
+mod prepare;
+mod run;
+mod shutdown;
+mod sinks;
+mod slots;
+mod source;
+mod stage;
+
+pub use error::RuntimeError;
+pub use frame::{Detected, FrameMeta, Message, Sample};
+pub use run::{Progress, RunOptions, RunOutput, run};
+pub use shutdown::Shutdown;
+pub use slots::{PooledSlot, SlotPool};
+pub use stage::{Stage, StageLogic};

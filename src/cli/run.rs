@@ -1,0 +1,189 @@
+//! `sensorium run`: plays a pipeline.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::ValueHint;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use miette::{IntoDiagnostic, Report, WrapErr, miette};
+
+use super::pipeline_args::{Format, PipelineArgs};
+use super::report;
+use crate::pipeline::{Overrides, Pipeline, Rate};
+use crate::runtime::{self, Progress, RunOptions, RunOutput, RuntimeError, Shutdown};
+
+/// How long frames under way get to come out after Ctrl-C.
+const DRAIN: Duration = Duration::from_millis(600);
+
+/// Runs a pipeline on a bag: detections go to zenoh, to recordings and to JSON lines; a table of latencies
+/// and drops comes at the end.
+///
+/// Ctrl-C stops the source and lets the frames under way come out; a second one ends at once. The exit code is
+/// 0 if everything that was asked for was done, 1 otherwise; frames that were dropped by a channel's policy or
+/// because their image was bad are counted, not a failure.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sensorium run pipelines/yolox.yaml --model yolox_nano.onnx --bag drive.mcap
+  sensorium run pipelines/yolox.yaml --model m.onnx --bag drive/ --rate max --jsonl out.jsonl --report out/report
+  sensorium run pipelines/yolox.yaml --model m.onnx --bag drive/ --set models.yolox_nano.precision=bf16")]
+pub(super) struct Args {
+    #[command(flatten)]
+    pipeline: PipelineArgs,
+    /// Bag to play: a folder with metadata.yaml, or one .mcap or .db3 file.
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    bag: Option<PathBuf>,
+    /// ONNX file of the model.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    model: Option<PathBuf>,
+    /// Speed of the replay: a multiple of the recorded speed, or `max` for as fast as possible.
+    #[arg(long, value_name = "RATE")]
+    rate: Option<Rate>,
+    /// Records images and boxes as MCAP (opens in Foxglove).
+    #[arg(long, value_name = "OUT.mcap", value_hint = ValueHint::FilePath)]
+    record: Option<PathBuf>,
+    /// Writes one JSON object a frame.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    jsonl: Option<PathBuf>,
+    /// Writes report.json, report.html and timeline.svg into this folder.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    report: Option<PathBuf>,
+    /// Leaves timing fields out of JSON lines and published results.
+    #[arg(long)]
+    no_latency: bool,
+    /// Form of the summary at the end.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Whatever keeps the run from starting, or went wrong in it.
+pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
+    let overrides = Overrides {
+        bag: args.bag,
+        model: args.model,
+        rate: args.rate,
+        record: args.record,
+        jsonl: args.jsonl,
+        ..args.pipeline.overrides()
+    };
+    let pipeline = Pipeline::load(&args.pipeline.file, &overrides)?;
+    for warning in &pipeline.warnings {
+        report::show(&Report::new(warning.clone()));
+    }
+    pipeline.require_files()?;
+    if let Some(dir) = &args.report {
+        crate::telemetry::report::prepare_dir(dir).into_diagnostic()?;
+    }
+
+    let tokio = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .into_diagnostic()
+        .wrap_err("the asynchronous runtime cannot start")?;
+    let shutdown = Shutdown::default();
+    let options = RunOptions {
+        gallery: args.report.is_some(),
+        with_latency: !args.no_latency,
+        progress: Arc::new(Bar::new()),
+    };
+    let outcome = tokio.block_on(async {
+        tokio::spawn(end_on_interrupt(shutdown.clone()));
+        runtime::run(&pipeline, options, shutdown).await
+    });
+    tokio.shutdown_timeout(Duration::from_millis(500));
+    let output = outcome.map_err(explain)?;
+
+    match args.format {
+        Format::Text => report::print(&output.summary.table())?,
+        Format::Json => {
+            report::print(&serde_json::to_string_pretty(&output.summary).into_diagnostic()?)?;
+        }
+    }
+    if let Some(dir) = &args.report {
+        let RunOutput {
+            summary,
+            gallery,
+            timeline,
+            ..
+        } = &output;
+        crate::telemetry::report::write(dir, summary, gallery, timeline)
+            .into_diagnostic()
+            .wrap_err("the report cannot be written")?;
+    }
+    let code = if output.faults.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    };
+    for fault in output.faults {
+        report::show(&explain(fault));
+    }
+    Ok(code)
+}
+
+/// Drains on the first interrupt, aborts a little later, exits on the second.
+async fn end_on_interrupt(shutdown: Shutdown) {
+    if tokio::signal::ctrl_c().await.is_err() {
+        tracing::warn!("Ctrl-C cannot be caught; the run ends with its source");
+        return;
+    }
+    shutdown.drain();
+    tokio::select! {
+        () = tokio::time::sleep(DRAIN) => shutdown.abort(),
+        _ = tokio::signal::ctrl_c() => std::process::exit(130),
+    }
+    // A second interrupt ends at once; if it cannot be caught, the system's default does the same.
+    let _ = tokio::signal::ctrl_c().await;
+    std::process::exit(130);
+}
+
+/// An error of a run with what to do about it.
+fn explain(error: RuntimeError) -> Report {
+    let help = match &error {
+        RuntimeError::Source { .. } => "`sensorium bag info BAG` shows what a bag holds",
+        RuntimeError::Model { .. } => "`sensorium model info FILE.onnx` shows what a model needs",
+        RuntimeError::Device(_) => {
+            "the `device` section of the pipeline file sets memory, threads and queues"
+        }
+        RuntimeError::Sink { .. } => "remove the node from the pipeline file, or correct its settings",
+        RuntimeError::Unwritable { .. } => "name a file in a folder that exists and can be written",
+        RuntimeError::ActorDied { .. } => "this is a fault of the program; -vv logs what led to it",
+        RuntimeError::Incomplete(_) => "or write it into the pipeline file",
+    };
+    miette!(help = help, "{error}")
+}
+
+/// A progress bar on standard error, hidden where that is no terminal.
+#[derive(Debug)]
+struct Bar {
+    bar: ProgressBar,
+}
+
+impl Bar {
+    fn new() -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+        let style =
+            ProgressStyle::with_template("{bar:40} {pos}/{len} frames  {per_sec}  {elapsed}  eta {eta}");
+        Self {
+            bar: style.map_or_else(|_| bar.clone(), |style| bar.clone().with_style(style)),
+        }
+    }
+}
+
+impl Progress for Bar {
+    fn started(&self, messages: u64) {
+        self.bar.set_length(messages);
+    }
+
+    fn message(&self) {
+        self.bar.inc(1);
+    }
+
+    fn ended(&self) {
+        self.bar.finish_and_clear();
+    }
+}

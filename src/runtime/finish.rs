@@ -1,0 +1,101 @@
+//! The finish stage: decode the network's output, settle the frame, hand the result to all sinks.
+
+use std::sync::Arc;
+
+use super::channel::Sender;
+use super::frame::{Detected, Inferred, Sample};
+use super::meter::Meter;
+use super::stage::StageLogic;
+use crate::outputs::Detections2D;
+use crate::perception::Detector;
+use crate::telemetry::{DropReason, FrameId, Ledger, MonotonicClock, Stage, StreamId};
+
+/// A result and its account at one sink.
+pub type SinkItem = (FrameId, Arc<Sample<Detected>>);
+
+/// One sink of a detector.
+#[derive(Debug)]
+pub struct SinkOutlet {
+    /// Channel to the sink.
+    pub channel: Sender<SinkItem>,
+    /// The sink's account.
+    pub account: StreamId,
+    /// Name of the sink's node.
+    pub node: String,
+}
+
+/// The stage of one detector.
+#[derive(Debug)]
+pub struct Finish {
+    /// Name of the actor.
+    pub name: String,
+    /// Host half of the detector.
+    pub detector: Arc<Detector>,
+    /// Floats of one network output.
+    pub output_len: usize,
+    /// Where results go.
+    pub sinks: Vec<SinkOutlet>,
+    /// Accounts of frames.
+    pub ledger: Arc<Ledger>,
+    /// Accounts of sinks.
+    pub sink_ledger: Arc<Ledger>,
+    /// Measures the frame if no publisher does.
+    pub meter: Option<Arc<Meter>>,
+    /// Clock of the run.
+    pub clock: MonotonicClock,
+}
+
+impl StageLogic for Finish {
+    type In = Inferred;
+    type Out = Detections2D;
+    type Permit = ();
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn admit(&self) -> Option<()> {
+        Some(())
+    }
+
+    fn work(&self, sample: Sample<Inferred>, (): ()) -> Result<Sample<Detections2D>, DropReason> {
+        let (mut sample, Inferred { output, placement }) = sample.replace(());
+        sample.meta.times.begin(Stage::Finish, self.clock.now_ns());
+        let bytes = output.bytes().map_err(|_| DropReason::DeviceError)?;
+        let values: &[f32] = bytemuck::cast_slice(&bytes[..self.output_len * 4]);
+        let detections = self
+            .detector
+            .finish(values, &placement, &sample.meta.frame_id)
+            .map_err(|error| {
+                tracing::error!(actor = self.name, frame = %sample.meta.id, %error, "network output refused");
+                DropReason::DeviceError
+            })?;
+        drop(output);
+        sample.meta.times.end(Stage::Finish, self.clock.now_ns());
+        Ok(sample.replace(detections).0)
+    }
+
+    async fn emit(&self, sample: Sample<Detections2D>) {
+        let dropped_before = self.ledger.frame_out(sample.meta.id);
+        let (mut sample, detections) = sample.replace(());
+        sample.meta.times.begin(Stage::Publish, self.clock.now_ns());
+        let sample = Arc::new(
+            sample
+                .replace(Detected {
+                    detections,
+                    dropped_before,
+                })
+                .0,
+        );
+        for sink in &self.sinks {
+            let account = self.sink_ledger.frame_in(sink.account);
+            if let Some(((lost, _), reason)) = sink.channel.send((account, Arc::clone(&sample))).await.lost()
+            {
+                self.sink_ledger.frame_dropped(lost, &sink.node, reason);
+            }
+        }
+        if let Some(meter) = &self.meter {
+            meter.published(&sample);
+        }
+    }
+}

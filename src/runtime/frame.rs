@@ -1,0 +1,90 @@
+//! What travels between actors.
+
+use std::sync::Arc;
+
+use super::slots::PooledSlot;
+use crate::image::BackMap;
+use crate::outputs::Detections2D;
+use crate::telemetry::{FrameId, FrameTimes};
+
+/// Facts of one frame that every hop needs.
+#[derive(Debug, Clone)]
+pub struct FrameMeta {
+    /// Stream and sequence number.
+    pub id: FrameId,
+    /// Name of the stream: the topic.
+    pub stream: Arc<str>,
+    /// Sensor stamp in nanoseconds since the epoch of the sensor's clock.
+    pub stamp_ns: i64,
+    /// Coordinate frame of the sensor.
+    pub frame_id: Arc<str>,
+    /// When the frame passed each stage so far.
+    pub times: FrameTimes,
+}
+
+/// The message a frame came in, shared and never copied.
+#[derive(Debug, Clone)]
+pub struct Message {
+    /// Topic.
+    pub topic: Arc<str>,
+    /// ROS type, for example `sensor_msgs/msg/Image`.
+    pub type_name: Arc<str>,
+    /// When the recorder received it, in nanoseconds since the epoch.
+    pub log_time_ns: u64,
+    /// CDR bytes with their four-byte header.
+    pub data: Vec<u8>,
+}
+
+/// A frame on its way; `T` is what the last stage made of it.
+#[derive(Debug)]
+pub struct Sample<T> {
+    /// Facts of the frame.
+    pub meta: FrameMeta,
+    /// The message that it came in.
+    pub message: Arc<Message>,
+    /// What the last stage made of it.
+    pub payload: T,
+}
+
+impl<T> Sample<T> {
+    /// The same frame with another payload, and the payload it had.
+    pub fn replace<U>(self, payload: U) -> (Sample<U>, T) {
+        (
+            Sample {
+                meta: self.meta,
+                message: self.message,
+                payload,
+            },
+            self.payload,
+        )
+    }
+}
+
+/// Ready for the device.
+#[derive(Debug)]
+pub struct Prepared {
+    /// Which detector it is for.
+    pub detector: usize,
+    /// The network's input.
+    pub input: PooledSlot,
+    /// How the image lies in it.
+    pub placement: BackMap,
+}
+
+/// Back from the device.
+#[derive(Debug)]
+pub struct Inferred {
+    /// The network's output.
+    pub output: PooledSlot,
+    /// How the image lay in the input.
+    pub placement: BackMap,
+}
+
+/// The result of a frame, as sinks receive it.
+#[derive(Debug)]
+pub struct Detected {
+    /// The objects.
+    pub detections: Detections2D,
+    /// Frames of this stream that were dropped since the one that came out before.
+    pub dropped_before: u64,
+}

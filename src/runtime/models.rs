@@ -1,0 +1,135 @@
+//! Loading the models of a pipeline: ONNX to a lowered graph on the host, then to traces on the device.
+
+use std::sync::Arc;
+
+use super::error::RuntimeError;
+use super::owner::OpenDevice;
+use crate::device::{CpuConfig, CpuDevice, Device};
+use crate::image::Preset;
+use crate::perception::{
+    Detector, DetectorGraph, DetectorTrace, Head, HeadKind, Thresholds, coco_80, read_labels,
+};
+use crate::pipeline::{
+    Backend, DetectorType, DeviceSettings, Labels, ModelSettings, NodeKind, Pipeline, Precision, Preprocess,
+    Threads,
+};
+use crate::tensor::DType;
+use crate::trace::TraceOptions;
+use crate::weights::OnnxModel;
+
+/// Both halves of a detector node.
+#[derive(Debug)]
+pub(super) struct DetectorParts {
+    pub(super) host: HostPart,
+    pub(super) device: DetectorGraph,
+}
+
+/// What the stages on the host need.
+#[derive(Debug)]
+pub(super) struct HostPart {
+    pub(super) detector: Arc<Detector>,
+    /// Floats of one network output.
+    pub(super) output_len: usize,
+}
+
+/// Loads the model of every detector node, in the order of the nodes.
+pub(super) fn load_all(pipeline: &Pipeline) -> Result<Vec<DetectorParts>, RuntimeError> {
+    pipeline
+        .nodes
+        .iter()
+        .filter_map(|node| match &node.kind {
+            NodeKind::Detector(detector) => Some(detector),
+            _ => None,
+        })
+        .map(|detector| load(&detector.model, &pipeline.models[&detector.model]))
+        .collect()
+}
+
+fn load(name: &str, settings: &ModelSettings) -> Result<DetectorParts, RuntimeError> {
+    let refuse = |reason: String| RuntimeError::Model {
+        model: name.into(),
+        reason,
+    };
+    let path = settings.weights.as_ref().ok_or_else(|| {
+        RuntimeError::Incomplete(format!(
+            "model {name} has no weights: name an ONNX file with --model"
+        ))
+    })?;
+    let onnx = OnnxModel::open(path).map_err(|e| refuse(e.to_string()))?;
+    let storage = match settings.precision {
+        Precision::Bf16 => DType::Bf16,
+        _ => DType::F32,
+    };
+    let (preset, scale) = match settings.preprocess {
+        Preprocess::FastestDetOpencv => (Preset::StretchOpencv, 1.0 / 255.0),
+        _ => (Preset::YoloxOpencv, 1.0),
+    };
+    let kind = match settings.detector_type {
+        DetectorType::FastestDet => HeadKind::FastestDet,
+        _ => HeadKind::Yolox,
+    };
+    let graph =
+        DetectorGraph::lower(name.into(), &onnx, storage, scale).map_err(|e| refuse(e.to_string()))?;
+    let thresholds = Thresholds {
+        score: settings.score_threshold,
+        nms_iou: settings.nms_threshold,
+        max_detections: settings.max_detections as usize,
+    };
+    let head = Head::new(kind, graph.input_px(), graph.output_dims(), thresholds)
+        .map_err(|e| refuse(e.to_string()))?;
+    let labels = match &settings.labels {
+        Labels::Coco80 => coco_80(),
+        Labels::File(path) => read_labels(path).map_err(|e| refuse(e.to_string()))?,
+    };
+    if labels.len() != head.classes() {
+        return Err(refuse(format!(
+            "the network has {} classes, the label list {} names: set `labels` to a file with one name a line",
+            head.classes(),
+            labels.len()
+        )));
+    }
+    let output_len = graph.output_dims().iter().product();
+    let detector = Arc::new(Detector::new(name.into(), preset, graph.input_px(), head, labels));
+    Ok(DetectorParts {
+        host: HostPart { detector, output_len },
+        device: graph,
+    })
+}
+
+/// Opens the device and builds every trace on it: all warm-ups first, then all captures, so that nothing is
+/// allocated after the first capture.
+pub(super) fn open_device(settings: DeviceSettings, graphs: Vec<DetectorGraph>) -> OpenDevice {
+    Box::new(move || {
+        let failed = |error: &dyn std::fmt::Display| RuntimeError::Device(error.to_string());
+        let mut device: Box<dyn Device> = match settings.backend {
+            Backend::Cpu => Box::new(
+                CpuDevice::open(&CpuConfig {
+                    threads: match settings.threads {
+                        Threads::Auto => 0,
+                        Threads::Count(threads) => threads as usize,
+                    },
+                    queues: settings.queues,
+                    arena_bytes: (settings.arena_mib as usize) << 20,
+                    ..CpuConfig::default()
+                })
+                .map_err(|e| failed(&e))?,
+            ),
+        };
+        let options = match settings.queues {
+            1 => TraceOptions {
+                output_phases: 2,
+                ..TraceOptions::default()
+            },
+            _ => TraceOptions::two_queues(),
+        };
+        let mut traces = Vec::with_capacity(graphs.len());
+        for graph in &graphs {
+            traces
+                .push(DetectorTrace::build(device.as_mut(), graph, options.clone()).map_err(|e| failed(&e))?);
+        }
+        for trace in &mut traces {
+            trace.capture(device.as_mut()).map_err(|e| failed(&e))?;
+        }
+        Ok((device, traces))
+    })
+}

@@ -1,0 +1,168 @@
+//! The prepare stage: decode a message, bring the image to the network's input.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::channel::Sender;
+use super::frame::{Message, Prepared, Sample};
+use super::slots::{PooledSlot, SlotPool};
+use super::stage::StageLogic;
+use crate::image::{
+    BackMap, DecodeError, Image, ImageError, ImageRef, LetterboxPlan, PixelFormat, Workspace, decode_image,
+    encode_jpeg,
+};
+use crate::io::cdr::CdrError;
+use crate::io::messages::{CompressedImageMsg, ImageMsg};
+use crate::perception::Detector;
+use crate::telemetry::{DropReason, Ledger, MonotonicClock, Stage};
+
+/// The stage of one detector.
+#[derive(Debug)]
+pub struct Prepare {
+    /// Name of the actor.
+    pub name: String,
+    /// Index of the detector at the device owner.
+    pub index: usize,
+    /// Host half of the detector.
+    pub detector: Arc<Detector>,
+    /// Input slots of the device.
+    pub slots: SlotPool,
+    /// Channel to the device owner.
+    pub output: Sender<Sample<Prepared>>,
+    /// Accounts.
+    pub ledger: Arc<Ledger>,
+    /// Clock of the run.
+    pub clock: MonotonicClock,
+    /// Kinds of trouble that were explained once.
+    pub explained: Mutex<HashSet<DropReason>>,
+}
+
+/// Why an image cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum ImageTrouble {
+    #[error("the message cannot be read: {0}")]
+    Message(#[from] CdrError),
+    #[error("the image cannot be decoded: {0}")]
+    Decode(#[from] DecodeError),
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    #[error("messages of type {0} are not images")]
+    Type(Arc<str>),
+    #[error("{0}")]
+    Slot(#[from] crate::device::SlotError),
+}
+
+impl ImageTrouble {
+    const fn reason(&self) -> DropReason {
+        match self {
+            Self::Message(_) | Self::Decode(_) => DropReason::DecodeFailed,
+            Self::Image(ImageError::UnsupportedEncoding { .. }) | Self::Type(_) => {
+                DropReason::UnsupportedEncoding
+            }
+            Self::Image(_) => DropReason::InvalidImage,
+            Self::Slot(_) => DropReason::DeviceError,
+        }
+    }
+}
+
+impl StageLogic for Prepare {
+    type In = ();
+    type Out = Prepared;
+    type Permit = PooledSlot;
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn admit(&self) -> Option<PooledSlot> {
+        self.slots.take().await
+    }
+
+    fn work(&self, mut sample: Sample<()>, mut input: PooledSlot) -> Result<Sample<Prepared>, DropReason> {
+        sample.meta.times.begin(Stage::Prepare, self.clock.now_ns());
+        match prepare(&self.detector, &sample.message, &mut input) {
+            Ok(placement) => {
+                sample.meta.times.end(Stage::Prepare, self.clock.now_ns());
+                Ok(sample
+                    .replace(Prepared {
+                        detector: self.index,
+                        input,
+                        placement,
+                    })
+                    .0)
+            }
+            Err(trouble) => {
+                let reason = trouble.reason();
+                let frame = sample.meta.id;
+                if self
+                    .explained
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .insert(reason)
+                {
+                    tracing::warn!(actor = self.name, stream = %sample.meta.stream, %frame, %trouble, "image refused");
+                } else {
+                    tracing::debug!(actor = self.name, stream = %sample.meta.stream, %frame, %trouble, "image refused");
+                }
+                Err(reason)
+            }
+        }
+    }
+
+    async fn emit(&self, sample: Sample<Prepared>) {
+        if let Some((lost, reason)) = self.output.send(sample).await.lost() {
+            self.ledger.frame_dropped(lost.meta.id, &self.name, reason);
+        }
+    }
+}
+
+fn prepare(detector: &Detector, message: &Message, input: &mut PooledSlot) -> Result<BackMap, ImageTrouble> {
+    let input = input.bytes_mut()?;
+    with_image(message, |image| Ok(detector.prepare(&image, input)?))
+}
+
+/// Decodes an image message and shows the image to `use_image`.
+fn with_image<T>(
+    message: &Message,
+    use_image: impl FnOnce(ImageRef<'_>) -> Result<T, ImageTrouble>,
+) -> Result<T, ImageTrouble> {
+    match &*message.type_name {
+        "sensor_msgs/msg/Image" => {
+            let raw = ImageMsg::decode(&message.data)?;
+            let format = PixelFormat::from_ros_encoding(raw.encoding)?;
+            use_image(ImageRef::new(
+                raw.data,
+                raw.width as usize,
+                raw.height as usize,
+                raw.step as usize,
+                format,
+            )?)
+        }
+        "sensor_msgs/msg/CompressedImage" => {
+            let compressed = CompressedImageMsg::decode(&message.data)?;
+            use_image(decode_image(compressed.data)?.view())
+        }
+        _ => Err(ImageTrouble::Type(Arc::clone(&message.type_name))),
+    }
+}
+
+/// The image of a message as JPEG, at most `max_side_px` wide and high, with its size in pixels; `None` where it
+/// cannot be decoded.
+pub(super) fn thumbnail(message: &Message, max_side_px: usize) -> Option<(Vec<u8>, [u32; 2])> {
+    with_image(message, |image| {
+        let longest = image.width().max(image.height());
+        let scale = (max_side_px as f64 / longest as f64).min(1.0);
+        let side = |px: usize| ((px as f64 * scale).round() as usize).max(1);
+        let (width, height) = (side(image.width()), side(image.height()));
+        let plan = LetterboxPlan::stretch(image.width(), image.height(), width, height)?;
+        let mut bgr = vec![0; plan.output_bytes()];
+        plan.apply(&image, &mut bgr, &mut Workspace::default())?;
+        let small = Image::new(bgr, width, height, PixelFormat::Bgr8)?;
+        Ok((
+            encode_jpeg(&small.view(), 85).ok(),
+            [image.width() as u32, image.height() as u32],
+        ))
+    })
+    .ok()
+    .and_then(|(jpeg, size_px)| Some((jpeg?, size_px)))
+}

@@ -1,0 +1,61 @@
+//! Publishing over zenoh.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::{Sink, frame_line};
+use crate::io::zenoh::ZenohPublisher;
+use crate::pipeline::PublisherSettings;
+use crate::runtime::frame::{Detected, Sample};
+use crate::runtime::meter::Meter;
+use crate::telemetry::StreamId;
+
+/// Publishes each result as JSON on the key of its stream.
+#[derive(Debug)]
+pub struct PublisherSink {
+    publisher: ZenohPublisher,
+    settings: PublisherSettings,
+    keys: HashMap<StreamId, String>,
+    /// The first publisher of a pipeline tells when a frame was published.
+    meter: Option<Arc<Meter>>,
+    with_latency: bool,
+}
+
+impl PublisherSink {
+    /// A sink on an open session.
+    #[must_use]
+    pub fn new(
+        publisher: ZenohPublisher,
+        settings: PublisherSettings,
+        meter: Option<Arc<Meter>>,
+        with_latency: bool,
+    ) -> Self {
+        Self {
+            publisher,
+            settings,
+            keys: HashMap::new(),
+            meter,
+            with_latency,
+        }
+    }
+}
+
+impl Sink for PublisherSink {
+    async fn write(&mut self, sample: &Arc<Sample<Detected>>) -> Result<(), String> {
+        let json = serde_json::to_vec(&frame_line(sample, self.with_latency)).map_err(|e| e.to_string())?;
+        let settings = &self.settings;
+        let key = self
+            .keys
+            .entry(sample.meta.id.stream)
+            .or_insert_with(|| settings.key_of(&sample.meta.stream));
+        let published = self.publisher.put(key, json).await.map_err(|e| e.to_string());
+        if let Some(meter) = &self.meter {
+            meter.published(sample);
+        }
+        published
+    }
+
+    async fn finish(self) -> Result<(), String> {
+        self.publisher.close().await.map_err(|e| e.to_string())
+    }
+}

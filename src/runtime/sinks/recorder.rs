@@ -1,0 +1,90 @@
+//! MCAP recordings that Foxglove opens: images as they came, boxes as annotations.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::Sink;
+use crate::io::foxglove::{IMAGE_ANNOTATIONS, image_annotations, image_annotations_schema};
+use crate::io::messages::definition;
+use crate::io::recorder::{McapRecorder, RecordChannel, RecordCompression};
+use crate::runtime::RuntimeError;
+use crate::runtime::frame::{Detected, Sample};
+
+/// Records results, and the images they belong to.
+#[derive(Debug)]
+pub struct RecorderSink {
+    recorder: McapRecorder,
+    include_images: bool,
+    /// Image and annotation channel of each topic.
+    channels: HashMap<Arc<str>, (Option<RecordChannel>, RecordChannel)>,
+}
+
+impl RecorderSink {
+    /// Creates the file.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Unwritable`].
+    pub fn create(path: &Path, include_images: bool) -> Result<Self, RuntimeError> {
+        let recorder =
+            McapRecorder::create(path, RecordCompression::Zstd).map_err(|e| RuntimeError::Unwritable {
+                path: path.into(),
+                reason: e.to_string(),
+            })?;
+        Ok(Self {
+            recorder,
+            include_images,
+            channels: HashMap::new(),
+        })
+    }
+
+    fn channels_of(
+        &mut self,
+        sample: &Sample<Detected>,
+    ) -> Result<(Option<RecordChannel>, RecordChannel), String> {
+        let message = &sample.message;
+        if let Some(&channels) = self.channels.get(&message.topic) {
+            return Ok(channels);
+        }
+        let image = match self.include_images {
+            true => {
+                let text = definition(&message.type_name)
+                    .ok_or_else(|| format!("no message definition of {} is known", message.type_name))?;
+                let channel = self
+                    .recorder
+                    .add_ros_channel(&message.topic, &message.type_name, &text);
+                Some(channel.map_err(|e| e.to_string())?)
+            }
+            false => None,
+        };
+        let annotations = format!("{}/detections", message.topic.trim_end_matches('/'));
+        let boxes = self
+            .recorder
+            .add_json_channel(&annotations, IMAGE_ANNOTATIONS, &image_annotations_schema())
+            .map_err(|e| e.to_string())?;
+        self.channels.insert(Arc::clone(&message.topic), (image, boxes));
+        Ok((image, boxes))
+    }
+}
+
+impl Sink for RecorderSink {
+    async fn write(&mut self, sample: &Arc<Sample<Detected>>) -> Result<(), String> {
+        let (image, boxes) = self.channels_of(sample)?;
+        let message = &sample.message;
+        // Foxglove pairs an annotation with the image of the same stamp.
+        let stamp_ns = u64::try_from(sample.meta.stamp_ns).unwrap_or(message.log_time_ns);
+        if let Some(image) = image {
+            self.recorder
+                .write(image, message.log_time_ns, stamp_ns, &message.data)
+                .map_err(|e| e.to_string())?;
+        }
+        let json = image_annotations(&sample.payload.detections, stamp_ns).map_err(|e| e.to_string())?;
+        self.recorder
+            .write(boxes, message.log_time_ns, stamp_ns, &json)
+            .map_err(|e| e.to_string())
+    }
+
+    async fn finish(self) -> Result<(), String> {
+        self.recorder.finish().map_err(|e| e.to_string())
+    }
+}

@@ -1,0 +1,364 @@
+//! Sources: play the camera streams of a bag.
+//!
+//! A thread reads ahead by one message and keeps the schedule; the actor takes up what it hands over, opens
+//! the frame's account and sends it on. A frame that has to wait for a full channel is late against its
+//! schedule, and is measured so.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kameo::actor::{ActorRef, WeakActorRef};
+use kameo::error::Infallible;
+use kameo::mailbox::{MailboxReceiver, Signal};
+use kameo::message::{Context, Message as Handler};
+
+use super::RuntimeError;
+use super::channel::Sender;
+use super::frame::{FrameMeta, Message, Sample};
+use super::shutdown::Shutdown;
+use crate::io::bag::{Bag, BagMessage};
+use crate::io::cdr::CdrReader;
+use crate::io::messages::HeaderMsg;
+use crate::pipeline::Rate;
+use crate::telemetry::{DropReason, FrameTimes, Ledger, MonotonicClock, Stage, StreamId};
+
+/// Longest sleep between two looks at whether the run is over.
+const NAP: Duration = Duration::from_millis(50);
+
+/// Tells a source to stop; what it has sent comes out.
+#[derive(Debug, Clone, Copy)]
+pub struct StopSource;
+
+/// One receiver of a source's frames.
+#[derive(Debug)]
+pub struct Outlet {
+    /// Channel to the receiver's first actor.
+    pub channel: Sender<Sample<()>>,
+    /// Streams of the receiver, by topic: rejected ones are accounted for as such.
+    pub streams: HashMap<Arc<str>, StreamId>,
+    /// Topics that the receiver has no room for.
+    pub rejected: Vec<Arc<str>>,
+    /// Name of the receiving node.
+    pub node: Arc<str>,
+}
+
+/// What the reading thread hands over.
+#[derive(Debug)]
+enum Handover {
+    /// A message and the time at which it should enter the pipeline.
+    Message {
+        message: BagMessage,
+        released_ns: Option<u64>,
+    },
+    /// The bag is damaged from here on.
+    Damaged(String),
+}
+
+/// The actor.
+pub struct Source {
+    node: Arc<str>,
+    messages: flume::Receiver<Handover>,
+    outlets: Vec<Outlet>,
+    ledger: Arc<Ledger>,
+    clock: MonotonicClock,
+    shutdown: Shutdown,
+    /// What the bag turned out to lack, for the end of the run.
+    damage: Arc<std::sync::Mutex<Vec<String>>>,
+    progress: Arc<dyn Fn() + Send + Sync>,
+}
+
+/// What a source is made of.
+pub struct SourceArgs {
+    /// Name of the node.
+    pub node: Arc<str>,
+    /// The bag.
+    pub bag: Bag,
+    /// Topics to play.
+    pub topics: Vec<Arc<str>>,
+    /// Speed.
+    pub rate: Rate,
+    /// Receivers.
+    pub outlets: Vec<Outlet>,
+    /// Accounts.
+    pub ledger: Arc<Ledger>,
+    /// Clock of the run.
+    pub clock: MonotonicClock,
+    /// End of the run.
+    pub shutdown: Shutdown,
+    /// Filled with what the bag turned out to lack.
+    pub damage: Arc<std::sync::Mutex<Vec<String>>>,
+    /// Called once a message.
+    pub progress: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl kameo::Actor for Source {
+    type Args = SourceArgs;
+    type Error = Infallible;
+
+    async fn on_start(args: SourceArgs, _: ActorRef<Self>) -> Result<Self, Infallible> {
+        let SourceArgs {
+            node,
+            bag,
+            topics,
+            rate,
+            outlets,
+            ledger,
+            clock,
+            shutdown,
+            damage,
+            progress,
+        } = args;
+        // A rendezvous: the thread is one message ahead, no more.
+        let (hand_over, messages) = flume::bounded(0);
+        let thread_shutdown = shutdown.clone();
+        tokio::task::spawn_blocking(move || {
+            play(&bag, &topics, rate, clock, &thread_shutdown, &hand_over);
+        });
+        Ok(Self {
+            node,
+            messages,
+            outlets,
+            ledger,
+            clock,
+            shutdown,
+            damage,
+            progress,
+        })
+    }
+
+    async fn next(
+        &mut self,
+        _: WeakActorRef<Self>,
+        mailbox: &mut MailboxReceiver<Self>,
+    ) -> Result<Option<Signal<Self>>, Infallible> {
+        loop {
+            if self.shutdown.is_draining() {
+                return Ok(Some(Signal::Stop));
+            }
+            tokio::select! {
+                biased;
+                signal = mailbox.recv() => return Ok(signal),
+                () = self.shutdown.draining() => {}
+                handed = self.messages.recv_async() => match handed {
+                    Ok(Handover::Message { message, released_ns }) => {
+                        self.release(message, released_ns).await;
+                    }
+                    Ok(Handover::Damaged(reason)) => {
+                        tracing::error!(source = %self.node, %reason, "the bag ends early");
+                        self.damage.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(reason);
+                    }
+                    Err(flume::RecvError::Disconnected) => return Ok(Some(Signal::Stop)),
+                },
+            }
+        }
+    }
+}
+
+impl Handler<StopSource> for Source {
+    type Reply = ();
+
+    async fn handle(&mut self, _: StopSource, _: &mut Context<Self, ()>) {
+        self.shutdown.drain();
+    }
+}
+
+impl Source {
+    /// Opens the frame's account for each receiver and sends it.
+    async fn release(&self, message: BagMessage, released_ns: Option<u64>) {
+        let taken_ns = self.clock.now_ns();
+        let BagMessage {
+            topic,
+            type_name,
+            log_time_ns,
+            data,
+            ..
+        } = message;
+        let message = Arc::new(Message {
+            topic,
+            type_name,
+            log_time_ns,
+            data,
+        });
+        (self.progress)();
+        for outlet in &self.outlets {
+            let Some(&stream) = outlet.streams.get(&message.topic) else {
+                continue;
+            };
+            let id = self.ledger.frame_in(stream);
+            if outlet.rejected.contains(&message.topic) {
+                self.ledger
+                    .frame_dropped(id, &outlet.node, DropReason::StreamRejected);
+                continue;
+            }
+            let mut times = FrameTimes::new(released_ns.unwrap_or(taken_ns));
+            times.begin(Stage::Ingest, taken_ns);
+            let header =
+                match CdrReader::new(&message.data).and_then(|mut reader| HeaderMsg::read(&mut reader)) {
+                    Ok(header) => header,
+                    Err(error) => {
+                        tracing::debug!(source = %self.node, frame = %id, %error, "message without a header");
+                        self.ledger
+                            .frame_dropped(id, &self.node, DropReason::DecodeFailed);
+                        continue;
+                    }
+                };
+            let meta = FrameMeta {
+                id,
+                stream: Arc::clone(&message.topic),
+                stamp_ns: header.stamp_ns(),
+                frame_id: header.frame_id.into(),
+                times: {
+                    times.end(Stage::Ingest, self.clock.now_ns());
+                    times
+                },
+            };
+            let sample = Sample {
+                meta,
+                message: Arc::clone(&message),
+                payload: (),
+            };
+            if let Some((lost, reason)) = outlet.channel.send(sample).await.lost() {
+                self.ledger.frame_dropped(lost.meta.id, &outlet.node, reason);
+            }
+        }
+    }
+}
+
+/// Reads the bag and hands messages over when they are due.
+fn play(
+    bag: &Bag,
+    topics: &[Arc<str>],
+    rate: Rate,
+    clock: MonotonicClock,
+    shutdown: &Shutdown,
+    hand_over: &flume::Sender<Handover>,
+) {
+    let mut schedule: Option<(Instant, u64)> = None;
+    let names: Vec<&str> = topics.iter().map(|topic| &**topic).collect();
+    let messages = match bag.messages(&names) {
+        Ok(messages) => messages,
+        Err(error) => {
+            // The receiver is gone only if the run is over.
+            let _ = hand_over.send(Handover::Damaged(error.to_string()));
+            return;
+        }
+    };
+    for message in messages {
+        let message = match message {
+            Ok(message) => message,
+            Err(error) => {
+                // The receiver is gone only if the run is over.
+                let _ = hand_over.send(Handover::Damaged(error.to_string()));
+                continue;
+            }
+        };
+        let released_ns = match rate {
+            Rate::Max => None,
+            Rate::Times(speed) => {
+                let (start, first_ns) = *schedule.get_or_insert((Instant::now(), message.log_time_ns));
+                let offset_ns = message.log_time_ns.saturating_sub(first_ns) as f64 / speed;
+                let due = start + Duration::from_nanos(offset_ns as u64);
+                if !sleep_until(due, shutdown) {
+                    return;
+                }
+                Some(clock.at_ns(due))
+            }
+        };
+        if hand_over
+            .send(Handover::Message { message, released_ns })
+            .is_err()
+        {
+            return;
+        }
+    }
+}
+
+/// Sleeps until `due`; `false` if the run ended meanwhile.
+fn sleep_until(due: Instant, shutdown: &Shutdown) -> bool {
+    loop {
+        if shutdown.is_draining() {
+            return false;
+        }
+        let left = due.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        std::thread::sleep(left.min(NAP));
+    }
+}
+
+/// The topics to play: the listed ones, or every image topic of the bag.
+///
+/// # Errors
+/// [`RuntimeError::Source`] naming the topics that the bag has.
+pub fn choose_topics(
+    node: &str,
+    bag: &Bag,
+    wanted: &crate::pipeline::Topics,
+) -> Result<Vec<Arc<str>>, RuntimeError> {
+    let images = ["sensor_msgs/msg/Image", "sensor_msgs/msg/CompressedImage"];
+    let is_image = |type_name: &str| images.contains(&type_name);
+    let known = || {
+        let lines: Vec<String> = bag
+            .topics()
+            .iter()
+            .map(|topic| format!("{} [{}]", topic.name, topic.type_name))
+            .collect();
+        if lines.is_empty() {
+            "the bag has no topics".into()
+        } else {
+            format!("the bag has {}", lines.join(", "))
+        }
+    };
+    let refuse = |reason: String| RuntimeError::Source {
+        node: node.into(),
+        reason,
+    };
+    match wanted {
+        crate::pipeline::Topics::Auto => {
+            let found: Vec<Arc<str>> = bag
+                .topics()
+                .iter()
+                .filter(|topic| is_image(&topic.type_name))
+                .map(|topic| Arc::from(&*topic.name))
+                .collect();
+            // An empty bag plays nothing and that is fine; a bag of something else is a mistake.
+            if found.is_empty() && !bag.topics().is_empty() && bag.message_count() > 0 {
+                return Err(refuse(format!("no image topic to play; {}", known())));
+            }
+            Ok(found)
+        }
+        crate::pipeline::Topics::Listed(names) => names
+            .iter()
+            .map(
+                |name| match bag.topics().iter().find(|topic| *topic.name == **name) {
+                    None => Err(refuse(format!("topic {name} is not in the bag; {}", known()))),
+                    Some(topic) if !is_image(&topic.type_name) => Err(refuse(format!(
+                        "topic {name} is of type {}; image topics are of type {}",
+                        topic.type_name,
+                        images.join(" or ")
+                    ))),
+                    Some(topic) => Ok(Arc::from(&*topic.name)),
+                },
+            )
+            .collect(),
+    }
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source")
+            .field("node", &self.node)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for SourceArgs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SourceArgs")
+            .field("node", &self.node)
+            .finish_non_exhaustive()
+    }
+}
