@@ -11,11 +11,11 @@ use crate::perception::Detector;
 use crate::telemetry::{DropReason, FrameId, Ledger, MonotonicClock, Stage, StreamId};
 
 /// A result and its account at one sink.
-pub type SinkItem = (FrameId, Arc<Sample<Detected>>);
+pub(crate) type SinkItem = (FrameId, Arc<Sample<Detected>>);
 
 /// One sink of a detector.
 #[derive(Debug)]
-pub struct SinkOutlet {
+pub(crate) struct SinkOutlet {
     /// Channel to the sink.
     pub channel: Sender<SinkItem>,
     /// The sink's account.
@@ -26,7 +26,7 @@ pub struct SinkOutlet {
 
 /// The stage of one detector.
 #[derive(Debug)]
-pub struct Finish {
+pub(crate) struct Finish {
     /// Name of the actor.
     pub name: String,
     /// Host half of the detector.

@@ -62,7 +62,7 @@ impl<T> Sample<T> {
 
 /// Ready for the device.
 #[derive(Debug)]
-pub struct Prepared {
+pub(crate) struct Prepared {
     /// Which detector it is for.
     pub detector: usize,
     /// The network's input.
@@ -73,7 +73,7 @@ pub struct Prepared {
 
 /// Back from the device.
 #[derive(Debug)]
-pub struct Inferred {
+pub(crate) struct Inferred {
     /// The network's output.
     pub output: PooledSlot,
     /// How the image lay in the input.

@@ -17,7 +17,7 @@ const GALLERY_SIDE_PX: usize = 960;
 
 /// One meter measures all frames of a run.
 #[derive(Debug)]
-pub struct Meter {
+pub(crate) struct Meter {
     clock: MonotonicClock,
     latency: Mutex<LatencyRecorder>,
     timeline: Mutex<Timeline>,
@@ -38,14 +38,15 @@ impl Gallery {
         let position = self.seen;
         self.seen += 1;
         self.stride = self.stride.max(1);
-        if position % self.stride != 0 {
+        if !position.is_multiple_of(self.stride) {
             return;
         }
         if self.frames.len() == GALLERY {
             self.stride *= 2;
             let stride = self.stride;
-            self.frames.retain(|(position, _)| position % stride == 0);
-            if position % stride != 0 {
+            self.frames
+                .retain(|(position, _)| position.is_multiple_of(stride));
+            if !position.is_multiple_of(stride) {
                 return;
             }
         }
@@ -56,7 +57,12 @@ impl Gallery {
 impl Meter {
     /// A meter; with `gallery` it keeps some frames for the report.
     #[must_use]
-    pub fn new(clock: MonotonicClock, streams: Streams, options: LatencyOptions, gallery: bool) -> Self {
+    pub(crate) fn new(
+        clock: MonotonicClock,
+        streams: Streams,
+        options: LatencyOptions,
+        gallery: bool,
+    ) -> Self {
         Self {
             clock,
             latency: Mutex::new(LatencyRecorder::new(options)),
@@ -66,7 +72,7 @@ impl Meter {
     }
 
     /// Counts a frame that has just been published.
-    pub fn published(&self, sample: &Arc<Sample<Detected>>) {
+    pub(crate) fn published(&self, sample: &Arc<Sample<Detected>>) {
         let meta = &sample.meta;
         let mut times = meta.times;
         times.end(Stage::Publish, self.clock.now_ns());
@@ -94,13 +100,13 @@ impl Meter {
     }
 
     /// Shows the latencies so far.
-    pub fn with_latency<T>(&self, read: impl FnOnce(&LatencyRecorder) -> T) -> T {
+    pub(crate) fn with_latency<T>(&self, read: impl FnOnce(&LatencyRecorder) -> T) -> T {
         read(&self.latency.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The timeline so far.
     #[must_use]
-    pub fn timeline(&self) -> Timeline {
+    pub(crate) fn timeline(&self) -> Timeline {
         self.timeline
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -109,7 +115,7 @@ impl Meter {
 
     /// The gallery's pictures, in the order of the frames.
     #[must_use]
-    pub fn gallery(&self) -> Vec<ReportFrame> {
+    pub(crate) fn gallery(&self) -> Vec<ReportFrame> {
         let Some(gallery) = &self.gallery else {
             return Vec::new();
         };

@@ -22,7 +22,7 @@ use crate::telemetry::{DropReason, Ledger, MonotonicClock, Stage};
 use crate::trace::{Pending, TraceError};
 
 /// Frames between upload and read at a time: one replays while the next one uploads.
-pub const FRAMES_UNDER_WAY: usize = 2;
+pub(crate) const FRAMES_UNDER_WAY: usize = 2;
 
 /// Name in accounts, logs and errors.
 const NAME: &str = "device";
@@ -31,10 +31,11 @@ const NAME: &str = "device";
 const FRAME_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Opens the device and builds the traces of all detectors, on the owner's thread.
-pub type OpenDevice = Box<dyn FnOnce() -> Result<(Box<dyn Device>, Vec<DetectorTrace>), RuntimeError> + Send>;
+pub(crate) type OpenDevice =
+    Box<dyn FnOnce() -> Result<(Box<dyn Device>, Vec<DetectorTrace>), RuntimeError> + Send>;
 
 /// What the owner needs to start.
-pub struct OwnerArgs {
+pub(crate) struct OwnerArgs {
     /// Opens the device.
     pub open: OpenDevice,
     /// Prepared frames of all detectors.
@@ -55,7 +56,7 @@ pub struct OwnerArgs {
 
 /// What the owner tells when it is ready.
 #[derive(Debug)]
-pub struct OwnerReady {
+pub(crate) struct OwnerReady {
     /// Input slots, one pool a detector.
     pub input_pools: Vec<SlotPool>,
     /// Backend and description of the device.
@@ -90,7 +91,7 @@ struct Flight {
 
 /// The actor. Runs on a thread of its own and never waits while work is ready: uploads, replays and reads
 /// complete by events, and an event's completion wakes it.
-pub struct DeviceOwner {
+pub(crate) struct DeviceOwner {
     device: Box<dyn Device>,
     lanes: Vec<Lane>,
     input: Receiver<Sample<Prepared>>,
@@ -110,7 +111,7 @@ pub struct DeviceOwner {
 
 /// Asks the owner what it runs; answered as JSON text.
 #[derive(Debug, Clone, Copy)]
-pub struct DescribeDevice;
+pub(crate) struct DescribeDevice;
 
 impl kameo::Actor for DeviceOwner {
     type Args = OwnerArgs;

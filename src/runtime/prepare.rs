@@ -18,7 +18,7 @@ use crate::telemetry::{DropReason, Ledger, MonotonicClock, Stage};
 
 /// The stage of one detector.
 #[derive(Debug)]
-pub struct Prepare {
+pub(crate) struct Prepare {
     /// Name of the actor.
     pub name: String,
     /// Index of the detector at the device owner.

@@ -272,11 +272,14 @@ fn open_sources(pipeline: &Pipeline) -> Result<Vec<OpenSource>, RuntimeError> {
     Ok(sources)
 }
 
+/// Starts a sink and adds its ending to the run's.
+type StartSink = Box<dyn FnOnce(&mut FuturesUnordered<Ending>) + Send>;
+
 /// A sink that is open but not running yet.
 struct OpenSink {
     node: String,
     outlet: Option<SinkOutlet>,
-    start: Box<dyn FnOnce(&mut FuturesUnordered<Ending>) + Send>,
+    start: StartSink,
 }
 
 async fn open_sinks(

@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use super::RuntimeError;
 
-const RUNNING: u8 = 0;
+/// States in the order in which a run passes them; 0 is running.
 const DRAINING: u8 = 1;
 const ABORTING: u8 = 2;
 

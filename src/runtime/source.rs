@@ -29,11 +29,11 @@ const NAP: Duration = Duration::from_millis(50);
 
 /// Tells a source to stop; what it has sent comes out.
 #[derive(Debug, Clone, Copy)]
-pub struct StopSource;
+pub(crate) struct StopSource;
 
 /// One receiver of a source's frames.
 #[derive(Debug)]
-pub struct Outlet {
+pub(crate) struct Outlet {
     /// Channel to the receiver's first actor.
     pub channel: Sender<Sample<()>>,
     /// Streams of the receiver, by topic: rejected ones are accounted for as such.
@@ -57,7 +57,7 @@ enum Handover {
 }
 
 /// The actor.
-pub struct Source {
+pub(crate) struct Source {
     node: Arc<str>,
     messages: flume::Receiver<Handover>,
     outlets: Vec<Outlet>,
@@ -70,7 +70,7 @@ pub struct Source {
 }
 
 /// What a source is made of.
-pub struct SourceArgs {
+pub(crate) struct SourceArgs {
     /// Name of the node.
     pub node: Arc<str>,
     /// The bag.
@@ -293,7 +293,7 @@ fn sleep_until(due: Instant, shutdown: &Shutdown) -> bool {
 ///
 /// # Errors
 /// [`RuntimeError::Source`] naming the topics that the bag has.
-pub fn choose_topics(
+pub(crate) fn choose_topics(
     node: &str,
     bag: &Bag,
     wanted: &crate::pipeline::Topics,

@@ -1,7 +1,7 @@
 //! What can go wrong while tracing.
 
 use crate::device::{DeviceError, SlotError};
-use crate::tensor::{TensorError, TensorSpec};
+use crate::tensor::TensorError;
 
 /// Errors of a [`super::TraceRunner`].
 #[derive(Debug, thiserror::Error)]
@@ -13,7 +13,7 @@ pub enum TraceError {
         /// Name of the runner.
         runner: String,
         /// What the device answered.
-        source: DeviceError,
+        source: Box<DeviceError>,
     },
     /// The variant's own function failed.
     #[error("{runner}: variant {variant}: {source}")]
@@ -104,14 +104,14 @@ pub enum TraceError {
         compiled: usize,
     },
     /// Input data of another size or type than registered.
-    #[error("{runner}: {name} expects {expected} ({} bytes), found {found}", expected.bytes())]
+    #[error("{runner}: {name} expects {expected}, found {found}")]
     WrongInput {
         /// Name of the runner.
         runner: String,
         /// The input.
         name: String,
         /// What was registered.
-        expected: TensorSpec,
+        expected: String,
         /// What was given.
         found: String,
     },
@@ -128,5 +128,11 @@ pub enum TraceError {
     Slot(#[from] SlotError),
     /// A shape that is refused.
     #[error(transparent)]
-    Tensor(#[from] TensorError),
+    Tensor(Box<TensorError>),
+}
+
+impl From<TensorError> for TraceError {
+    fn from(error: TensorError) -> Self {
+        Self::Tensor(Box::new(error))
+    }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use super::runner::{InputId, ParamId, TraceRunner, VariantId};
+use super::runner::{InputId, ParamId, TraceRunner, VariantId, spec_text};
 use super::{OutputInfo, TraceError};
 use crate::device::{Cq, Device, EventId, HostSlot};
 use crate::tensor::HostTensor;
@@ -46,7 +46,7 @@ impl TraceRunner {
                 return Err(TraceError::WrongInput {
                     runner: self.name.clone(),
                     name: input.name.clone(),
-                    expected: input.spec,
+                    expected: spec_text(&input.spec),
                     found: format!("a slot of {} bytes", slot.len()),
                 });
             }
@@ -155,7 +155,7 @@ impl TraceRunner {
             return Err(TraceError::WrongInput {
                 runner: self.name.clone(),
                 name: format!("output {output}"),
-                expected: *spec,
+                expected: spec_text(spec),
                 found: format!("a slot of {} bytes", slot.len()),
             });
         }
@@ -304,7 +304,7 @@ impl TraceRunner {
                     .sync_event(replayed, deadline)
                     .map_err(|source| TraceError::Device {
                         runner: self.name.clone(),
-                        source,
+                        source: Box::new(source),
                     })?;
             }
             param
@@ -331,7 +331,7 @@ impl TraceRunner {
                     return Err(TraceError::WrongInput {
                         runner: self.name.clone(),
                         name: input.name.clone(),
-                        expected: input.spec,
+                        expected: spec_text(&input.spec),
                         found: tensor.spec().to_string(),
                     });
                 }

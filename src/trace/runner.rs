@@ -219,7 +219,7 @@ impl TraceRunner {
             return Err(TraceError::WrongInput {
                 runner: self.name.clone(),
                 name: name.into(),
-                expected: spec,
+                expected: spec_text(&spec),
                 found: init.spec().to_string(),
             });
         }
@@ -533,7 +533,7 @@ impl TraceRunner {
     pub(super) fn device_error(&self, source: DeviceError) -> TraceError {
         TraceError::Device {
             runner: self.name.clone(),
-            source,
+            source: Box::new(source),
         }
     }
 
@@ -660,4 +660,9 @@ impl TraceRunner {
             .map_err(|e| self.device_error(e))?;
         self.drain(device)
     }
+}
+
+/// A tensor's type, shape and size for error texts.
+pub(super) fn spec_text(spec: &TensorSpec) -> String {
+    format!("{spec} ({} bytes)", spec.bytes())
 }

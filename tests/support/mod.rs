@@ -3,7 +3,12 @@
 //! Both are optional. Without `SENSORIUM_TEST_DATA` (a folder) or `SENSORIUM_TEST_PYTHON` (an interpreter
 //! that can import the peers of `tests/oracles/requirements.txt`) a test that needs them says that it was
 //! skipped and passes; with the variable set, anything missing is a failure.
-#![allow(dead_code, reason = "every test target uses its own part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "every test target includes this file and uses its own part"
+)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use std::path::PathBuf;
 use std::process::Command;

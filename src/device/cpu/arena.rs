@@ -139,7 +139,7 @@ mod tests {
                 .wrapping_mul(6364136223846793005)
                 .wrapping_add(1442695040888963407);
             let draw = (seed >> 33) as usize;
-            if draw % 3 == 0 && !live.is_empty() {
+            if draw.is_multiple_of(3) && !live.is_empty() {
                 let (start, bytes) = live.swap_remove(draw % live.len());
                 arena.free(start, bytes);
             } else if let Ok(start) = arena.alloc(draw % 3000) {

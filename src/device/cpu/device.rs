@@ -211,10 +211,8 @@ impl CpuDevice {
         }
         let base = self.arena.ptr(buffer.offset);
         // SAFETY: `offset <= end <= buffer.bytes`, and the buffer lies inside the arena.
-        Ok(BufferRef {
-            ptr: unsafe { base.add(offset) },
-            bytes: len,
-        })
+        let ptr = unsafe { base.add(offset) };
+        Ok(BufferRef { ptr, bytes: len })
     }
 
     fn push(&self, cq: Cq, command: Command) -> Result<(), DeviceError> {

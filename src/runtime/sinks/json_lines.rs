@@ -11,7 +11,7 @@ use crate::runtime::frame::{Detected, Sample};
 
 /// Writes one JSON object a frame.
 #[derive(Debug)]
-pub struct JsonLinesSink {
+pub(crate) struct JsonLinesSink {
     file: BufWriter<File>,
     with_latency: bool,
 }
@@ -21,7 +21,7 @@ impl JsonLinesSink {
     ///
     /// # Errors
     /// [`RuntimeError::Unwritable`].
-    pub fn create(path: &Path, with_latency: bool) -> Result<Self, RuntimeError> {
+    pub(crate) fn create(path: &Path, with_latency: bool) -> Result<Self, RuntimeError> {
         let file = File::create(path).map_err(|e| RuntimeError::Unwritable {
             path: path.into(),
             reason: e.to_string(),

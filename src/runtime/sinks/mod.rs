@@ -12,9 +12,9 @@ use kameo::actor::{ActorRef, WeakActorRef};
 use kameo::error::Infallible;
 use kameo::mailbox::{MailboxReceiver, Signal};
 
-pub use json_lines::JsonLinesSink;
-pub use publisher::PublisherSink;
-pub use recorder::RecorderSink;
+pub(crate) use json_lines::JsonLinesSink;
+pub(crate) use publisher::PublisherSink;
+pub(crate) use recorder::RecorderSink;
 
 use super::RuntimeError;
 use super::channel::Receiver;
@@ -25,7 +25,7 @@ use crate::telemetry::jsonl::FrameLine;
 use crate::telemetry::{DropReason, Ledger};
 
 /// A place that results go to.
-pub trait Sink: Send + Sized + 'static {
+pub(crate) trait Sink: Send + Sized + 'static {
     /// Takes one result.
     ///
     /// # Errors
@@ -40,7 +40,7 @@ pub trait Sink: Send + Sized + 'static {
 }
 
 /// A sink as an actor.
-pub struct SinkActor<S: Sink> {
+pub(crate) struct SinkActor<S: Sink> {
     node: String,
     /// Taken by the end.
     sink: Option<S>,
@@ -52,7 +52,7 @@ pub struct SinkActor<S: Sink> {
 
 impl<S: Sink> SinkActor<S> {
     /// A sink that is not started yet.
-    pub fn new(
+    pub(crate) fn new(
         node: &str,
         sink: S,
         input: Receiver<SinkItem>,

@@ -12,7 +12,7 @@ use crate::telemetry::StreamId;
 
 /// Publishes each result as JSON on the key of its stream.
 #[derive(Debug)]
-pub struct PublisherSink {
+pub(crate) struct PublisherSink {
     publisher: ZenohPublisher,
     settings: PublisherSettings,
     keys: HashMap<StreamId, String>,
@@ -24,7 +24,7 @@ pub struct PublisherSink {
 impl PublisherSink {
     /// A sink on an open session.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         publisher: ZenohPublisher,
         settings: PublisherSettings,
         meter: Option<Arc<Meter>>,

@@ -13,7 +13,7 @@ use crate::runtime::frame::{Detected, Sample};
 
 /// Records results, and the images they belong to.
 #[derive(Debug)]
-pub struct RecorderSink {
+pub(crate) struct RecorderSink {
     recorder: McapRecorder,
     include_images: bool,
     /// Image and annotation channel of each topic.
@@ -25,7 +25,7 @@ impl RecorderSink {
     ///
     /// # Errors
     /// [`RuntimeError::Unwritable`].
-    pub fn create(path: &Path, include_images: bool) -> Result<Self, RuntimeError> {
+    pub(crate) fn create(path: &Path, include_images: bool) -> Result<Self, RuntimeError> {
         let recorder =
             McapRecorder::create(path, RecordCompression::Zstd).map_err(|e| RuntimeError::Unwritable {
                 path: path.into(),
