@@ -175,7 +175,8 @@ fn an_activation_may_work_in_place_and_in_bf16() {
 #[test]
 fn binary_functions_broadcast_and_keep_nan() {
     let mut r = Random(13);
-    let kinds: [(BinaryKind, fn(f32, f32) -> f32); 6] = [
+    type Formula = fn(f32, f32) -> f32;
+    let kinds: [(BinaryKind, Formula); 6] = [
         (BinaryKind::Add, |a, b| a + b),
         (BinaryKind::Sub, |a, b| a - b),
         (BinaryKind::Mul, |a, b| a * b),

@@ -130,7 +130,7 @@ fn strided_copies_move_every_element_and_nothing_else() {
     for _ in 0..80 {
         let dims: Vec<usize> = (0..r.range(1, 5)).map(|_| r.range(1, 7)).collect();
         // Each view is a permuted, possibly reversed window of a larger dense buffer.
-        let mut window = |r: &mut Random| {
+        let window = |r: &mut Random| {
             let mut order: Vec<usize> = (0..dims.len()).collect();
             for i in (1..order.len()).rev() {
                 order.swap(i, r.range(0, i));

@@ -47,7 +47,8 @@ fn a_sound_convolution_states_the_bytes_it_needs() {
 
 #[test]
 fn convolutions_that_do_not_hold_together_are_refused() {
-    let cases: [(&str, fn(&mut Conv2dDesc)); 12] = [
+    type Spoil = fn(&mut Conv2dDesc);
+    let cases: [(&str, Spoil); 12] = [
         ("groups do not divide", |d| d.groups = 3),
         ("groups do not divide", |d| d.groups = 0),
         ("do not follow from", |d| {
