@@ -252,11 +252,7 @@ fn small_graphs_equal_onnx_runtime() {
         }
         // A NaN is close to nothing.
         let close = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-5 * b.abs().max(1.0);
-        let count = found
-            .iter()
-            .zip(&expected)
-            .filter(|&pair| !close(pair))
-            .count();
+        let count = found.iter().zip(&expected).filter(|&pair| !close(pair)).count();
         if count > 0 {
             failures.push(format!("{name}: {count} of {} elements differ", expected.len()));
         }
