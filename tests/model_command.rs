@@ -26,12 +26,9 @@ fn a_model_is_described_as_json() {
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(
         found["inputs"],
-        serde_json::json!([{"name": "images", "dtype": "float32", "shape": ["1", "3", "416", "416"]}])
+        serde_json::json!([{"name": "images", "dtype": "float32", "shape": [1, 3, 416, 416]}])
     );
-    assert_eq!(
-        found["outputs"][0]["shape"],
-        serde_json::json!(["1", "3549", "85"])
-    );
+    assert_eq!(found["outputs"][0]["shape"], serde_json::json!([1, 3549, 85]));
     assert_eq!(
         (&found["opset"], &found["producer"]),
         (&11.into(), &"pytorch 1.11.0".into())
