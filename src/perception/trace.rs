@@ -176,6 +176,12 @@ impl DetectorTrace {
         self.runner.capture(device)
     }
 
+    /// Camera pixels: `[1, height, width, 3]` uint8.
+    #[must_use]
+    pub const fn input_spec(&self) -> &TensorSpec {
+        &self.input_spec
+    }
+
     /// Bytes of one input.
     #[must_use]
     pub fn input_bytes(&self) -> usize {
