@@ -154,6 +154,27 @@ fn fastestdet_equals_onnx_runtime() {
     );
 }
 
+#[test]
+fn an_unsorted_pillar_encoder_equals_onnx_runtime() {
+    let Some(path) = support::data("models/lidar_pfe/centerpoint_nuscenes_pfe_sim_UNSORTED.onnx") else {
+        return;
+    };
+    let input: Vec<f32> = noise(10 * 5268 * 20).iter().map(|v| v / 64.0 - 2.0).collect();
+    let Some(expected) = reference(&path, &input) else {
+        return;
+    };
+    let graph = lower(&OnnxModel::open(&path).unwrap(), &LowerOptions::default()).unwrap();
+    assert_eq!(
+        graph.stats.fused,
+        BTreeMap::from([("activation", 2), ("norm", 2)])
+    );
+    let found = interpreter::run(&graph, &[input]).remove(0);
+    let error = largest_difference(&found, &expected);
+    let top = expected.iter().fold(0.0_f32, |t, x| t.max(x.abs()));
+    println!("largest difference {error:e} of {top}");
+    assert!(error <= 1e-5 * top.max(1.0), "{error} of {top}");
+}
+
 fn launches(graph: &LoweredGraph) -> impl Iterator<Item = &OpDesc> {
     graph.steps.iter().filter_map(|step| match step {
         Step::Launch(launch) => Some(&launch.op),
@@ -450,4 +471,47 @@ fn every_model_of_the_test_data_can_be_surveyed() {
             "{survey:?}"
         );
     }
+}
+
+#[test]
+fn damaged_graphs_are_refused_or_lowered_but_never_panic() {
+    let Some(mut command) = support::oracle("make_ops.py") else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    support::run(command.arg(folder.path()));
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 33) as usize % below
+    };
+    let (mut read, mut refused) = (0, 0);
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|e| e != "onnx") {
+            continue;
+        }
+        let bytes = std::fs::read(&path).unwrap();
+        for _ in 0..40 {
+            let mut damaged = bytes.clone();
+            for _ in 0..=random(3) {
+                let at = random(damaged.len());
+                damaged[at] = if random(2) == 0 {
+                    random(256) as u8
+                } else {
+                    damaged[at] ^ (1 << random(8))
+                };
+            }
+            if let Ok(model) = OnnxModel::from_bytes(&damaged, "damaged.onnx", None) {
+                read += 1;
+                refused += usize::from(!survey(&model).not_importable.is_empty());
+            }
+        }
+    }
+    assert!(
+        read > 1000 && refused > 100,
+        "{read} read, {refused} refused: the damage tests nothing"
+    );
 }

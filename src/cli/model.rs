@@ -89,7 +89,11 @@ fn text(survey: &Survey) -> String {
     values.set_header(["", "name", "type", "shape"]);
     for (kind, list) in [("input", &survey.inputs), ("output", &survey.outputs)] {
         for SurveyedValue { name, dtype, shape } in list {
-            values.add_row([kind, name, dtype, &format!("[{}]", shape.join(", "))]);
+            let shape = shape
+                .as_ref()
+                .map(|dims| dims.iter().map(ToString::to_string).collect::<Vec<_>>());
+            let shape = shape.map_or_else(|| "?".to_owned(), |dims| format!("[{}]", dims.join(", ")));
+            values.add_row([kind, name, dtype, &shape]);
         }
     }
 

@@ -295,3 +295,6 @@ fn release(device: &mut dyn Device, buffers: &[BufferId]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

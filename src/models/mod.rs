@@ -1,6 +1,6 @@
 //! Networks lowered to device operations.
 //!
-//! [`lower`] turns an ONNX graph into a [`LoweredGraph`]: plain data that names buffers, constants and
+//! [`lower()`] turns an ONNX graph into a [`LoweredGraph`]: plain data that names buffers, constants and
 //! launches in order. Every value of the graph is a strided view of a planned buffer, so transposes, slices,
 //! splits and most reshapes cost nothing, and a concatenation is written in place by whoever makes its
 //! parts. [`LoadedGraph`] is such a graph with its constants on a device.
@@ -30,4 +30,4 @@ pub use plan::{
     BufferPlan, InputFormat, InputPlan, Launch, LowerOptions, LowerStats, LoweredGraph, OutputPlan, Slot,
     Step, WeightPlan,
 };
-pub use survey::{Survey, SurveyedValue, survey};
+pub use survey::{Survey, SurveyedDim, SurveyedValue, survey};

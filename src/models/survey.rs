@@ -1,6 +1,7 @@
 //! What a model file is, without running it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use serde::Serialize;
 
@@ -10,7 +11,26 @@ use super::fold::folds;
 use super::infer;
 use super::lower::lower;
 use super::plan::LowerOptions;
-use crate::weights::{Node, OnnxModel, ValueInfo, Values};
+use crate::weights::{Dim, Node, OnnxModel, ValueInfo, Values};
+
+/// A dimension of an input or output: a number or a text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum SurveyedDim {
+    /// A size.
+    Size(usize),
+    /// A symbol, or `?`.
+    Open(String),
+}
+
+impl fmt::Display for SurveyedDim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Size(size) => size.fmt(f),
+            Self::Open(name) => name.fmt(f),
+        }
+    }
+}
 
 /// Name, type and shape of an input or output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -19,8 +39,8 @@ pub struct SurveyedValue {
     pub name: String,
     /// Element type, for example `float32`; `?` if the file does not say.
     pub dtype: String,
-    /// Dimensions: sizes, symbols, or `?`.
-    pub shape: Vec<String>,
+    /// Dimensions; absent if the rank is not known.
+    pub shape: Option<Vec<SurveyedDim>>,
 }
 
 /// What a model file is.
@@ -79,7 +99,14 @@ fn value(info: &ValueInfo) -> SurveyedValue {
     SurveyedValue {
         name: info.name.clone(),
         dtype: info.element.map_or_else(|| "?".to_owned(), |e| e.to_string()),
-        shape: info.dims.iter().flatten().map(ToString::to_string).collect(),
+        shape: info.dims.as_ref().map(|dims| dims.iter().map(surveyed).collect()),
+    }
+}
+
+fn surveyed(dim: &Dim) -> SurveyedDim {
+    match dim {
+        Dim::Fixed(size) => SurveyedDim::Size(*size),
+        Dim::Symbol(_) | Dim::Unknown => SurveyedDim::Open(dim.to_string()),
     }
 }
 
@@ -88,7 +115,7 @@ fn output(info: &ValueInfo, facts: &Facts) -> SurveyedValue {
     let declared = value(info);
     match (fixed_shape(info), facts.shape(&info.name)) {
         (None, Some(shape)) => SurveyedValue {
-            shape: shape.iter().map(ToString::to_string).collect(),
+            shape: Some(shape.iter().map(|&size| SurveyedDim::Size(size)).collect()),
             ..declared
         },
         _ => declared,

@@ -308,6 +308,7 @@ impl fmt::Debug for ComputePool {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 

@@ -4,9 +4,12 @@
 use crate::device::{DeviceError, Operand};
 use crate::tensor::{DType, View};
 
-/// Largest channel count, window dimension times dilation, and so on: far above any network, low enough
-/// that tables stay small and sums cannot overflow.
+/// Largest channel count, and longest softmax: far above any network, low enough for the zeros and rows that
+/// kernels keep of that length.
 pub(super) const MAX_CHANNELS: usize = 1 << 20;
+
+/// Most scratch memory that one thread may be asked for, in bytes.
+pub(super) const MAX_SCRATCH: usize = 1 << 28;
 
 /// A refusal.
 pub(super) fn invalid(op: &'static str, reason: impl Into<String>) -> DeviceError {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::Kernel;
-use super::check::{Image, ensure, required_bytes, same_shape, storage, writes_each_place_once};
+use super::check::{
+    Image, MAX_SCRATCH, ensure, invalid, required_bytes, same_shape, storage, writes_each_place_once,
+};
 use super::conv_dense::Dense;
 use super::conv_depthwise::Depthwise;
 use super::geometry::Window;
@@ -13,9 +15,6 @@ use crate::device::{Activation, Conv2dDesc, DeviceError};
 use crate::tensor::DType;
 
 pub(super) const OP: &str = "conv2d";
-
-/// Most scratch memory that one thread may be asked for, in bytes.
-const MAX_SCRATCH: usize = 1 << 28;
 
 /// A convolution whose description holds together.
 #[derive(Debug, Clone)]
@@ -103,7 +102,7 @@ pub(super) fn scratch_bytes(parts: &[Option<usize>]) -> Result<usize, DeviceErro
     });
     total
         .filter(|&bytes| bytes <= MAX_SCRATCH)
-        .ok_or_else(|| super::check::invalid(OP, "the window times the channels is too large to gather"))
+        .ok_or_else(|| invalid(OP, "the window times the channels is too large to gather"))
 }
 
 /// Prepares a convolution.

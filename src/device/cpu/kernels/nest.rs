@@ -130,6 +130,7 @@ impl<const K: usize> Nest<K> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
     use crate::tensor::Shape;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::check::{Image, ensure, required_bytes, storage, writes_each_place_once};
+use super::check::{Image, MAX_SCRATCH, ensure, invalid, required_bytes, storage, writes_each_place_once};
 use super::geometry::Window;
 use super::nest::share;
 use super::ops::Ops;
@@ -21,6 +21,9 @@ struct Pooling {
     window: Window,
     kind: PoolKind,
     dtype: DType,
+    scratch: usize,
+    /// Bytes of the tap table, in front of the scratch.
+    table_bytes: usize,
     required: [usize; 2],
     ops: &'static Ops,
 }
@@ -50,7 +53,17 @@ pub(super) fn prepare(desc: &Pool2dDesc, ops: &'static Ops) -> Result<Arc<dyn Ke
             )
         })?;
     }
+    let row_bytes = match desc.kind {
+        PoolKind::Max => (input.w * input.c)
+            .checked_mul(dtype.size_bytes())
+            .filter(|&bytes| bytes <= MAX_SCRATCH)
+            .ok_or_else(|| invalid(OP, "a row of the input is too large to hold"))?,
+        _ => 0,
+    };
+    let table_bytes = (window.taps() * size_of::<*const u8>()).next_multiple_of(64);
     Ok(Arc::new(Pooling {
+        scratch: table_bytes + row_bytes,
+        table_bytes,
         required: [
             required_bytes(OP, "input", &desc.input)?,
             required_bytes(OP, "output", &desc.output)?,
@@ -65,7 +78,26 @@ pub(super) fn prepare(desc: &Pool2dDesc, ops: &'static Ops) -> Result<Arc<dyn Ke
 }
 
 impl Pooling {
+    /// Reduces the pixels listed in the first `count` entries of the table.
+    ///
+    /// # Safety
+    /// The entries and `out` are valid for a pixel.
+    unsafe fn reduce(&self, table: *const *const u8, count: usize, out: *mut u8) {
+        let divisor = match self.kind {
+            PoolKind::AverageIncludingPad => self.window.taps(),
+            PoolKind::Max | PoolKind::AverageExcludingPad => count,
+        };
+        // SAFETY: the caller's contract.
+        unsafe {
+            let taps = std::slice::from_raw_parts(table, count);
+            (self.ops.of(self.dtype).pool)(taps, self.output.c, self.kind, divisor as f32, out);
+        }
+    }
+
     /// Computes one output row.
+    ///
+    /// A maximum does not depend on the order, so it is taken over the rows of each input column first and
+    /// over columns then: the sum of the window's sides instead of their product.
     ///
     /// # Safety
     /// As [`Kernel::run`]; `scratch` is this thread's.
@@ -76,44 +108,48 @@ impl Pooling {
             window,
             ..
         } = self;
-        debug_assert!(scratch.len() >= self.scratch_bytes());
+        debug_assert!(scratch.len() >= self.scratch);
         let table: *mut *const u8 = scratch.as_mut_ptr().cast();
-        let size = self.dtype.size_bytes() as isize;
+        let column_maxima = scratch.as_mut_ptr().wrapping_add(self.table_bytes);
+        let size = self.dtype.size_bytes();
         let (n, y) = (row / output.h, row % output.h);
+        let rows = || (0..window.kernel[0]).filter_map(|ky| window.tap(0, y, ky, input.h));
+        let source = |iy: usize, ix: usize| {
+            let pixel = input.row(n * input.h + iy) + ix as isize * input.pixel_step;
+            buffers[0].at::<u8>(pixel * size as isize)
+        };
+        let maximum_of = |ix: usize| column_maxima.wrapping_add(ix * input.c * size);
+        let list = |count: &mut usize, pixel: *const u8| {
+            // SAFETY: the table has room for every tap of the window.
+            unsafe { table.add(*count).write(pixel) };
+            *count += 1;
+        };
+        if self.kind == PoolKind::Max {
+            for ix in 0..input.w {
+                let mut count = 0;
+                rows().for_each(|iy| list(&mut count, source(iy, ix)));
+                // SAFETY: the listed pixels lie inside the input; there is scratch for a row of pixels.
+                unsafe { self.reduce(table, count, maximum_of(ix)) };
+            }
+        }
         for x in 0..output.w {
+            let columns = || (0..window.kernel[1]).filter_map(|kx| window.tap(1, x, kx, input.w));
             let mut count = 0;
-            for ky in 0..window.kernel[0] {
-                let Some(iy) = window.tap(0, y, ky, input.h) else {
-                    continue;
-                };
-                let line = input.row(n * input.h + iy);
-                for kx in 0..window.kernel[1] {
-                    if let Some(ix) = window.tap(1, x, kx, input.w) {
-                        let pixel = (line + ix as isize * input.pixel_step) * size;
-                        // SAFETY: the table has room for every tap of the window.
-                        unsafe { table.add(count).write(buffers[0].at(pixel)) };
-                        count += 1;
-                    }
-                }
+            if self.kind == PoolKind::Max {
+                columns().for_each(|ix| list(&mut count, maximum_of(ix)));
+            } else {
+                rows().for_each(|iy| columns().for_each(|ix| list(&mut count, source(iy, ix))));
             }
-            let divisor = match self.kind {
-                PoolKind::AverageIncludingPad => window.taps(),
-                PoolKind::Max | PoolKind::AverageExcludingPad => count,
-            };
-            let out = (output.row(row) + x as isize * output.pixel_step) * size;
-            // SAFETY: `count` entries were just written; the taps lie inside the input, `out` inside the
-            // output view.
-            unsafe {
-                let taps = std::slice::from_raw_parts(table, count);
-                (self.ops.of(self.dtype).pool)(taps, output.c, self.kind, divisor as f32, buffers[1].at(out));
-            }
+            let out = output.row(row) + x as isize * output.pixel_step;
+            // SAFETY: the listed pixels are readable and `out` lies inside the output view.
+            unsafe { self.reduce(table, count, buffers[1].at(out * size as isize)) };
         }
     }
 }
 
 impl Kernel for Pooling {
     fn scratch_bytes(&self) -> usize {
-        self.window.taps() * size_of::<*const u8>()
+        self.scratch
     }
 
     fn required_bytes(&self) -> &[usize] {
@@ -122,7 +158,11 @@ impl Kernel for Pooling {
 
     unsafe fn run(&self, buffers: &[BufferRef], pool: &ComputePool) {
         let Self { output, window, .. } = self;
-        let work = output.w * output.c.div_ceil(self.ops.lanes) * window.taps();
+        let taps = match self.kind {
+            PoolKind::Max => window.kernel[0] + window.kernel[1],
+            _ => window.taps(),
+        };
+        let work = output.w * output.c.div_ceil(self.ops.lanes) * taps;
         share(pool, output.n * output.h, work, &|rows, scratch| {
             for row in rows {
                 // SAFETY: the caller's contract; different rows write different pixels.

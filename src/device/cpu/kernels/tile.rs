@@ -12,7 +12,23 @@ pub(super) struct Tap {
     pub(super) step: isize,
 }
 
-/// Dense tile: `MR` output pixels, `NV` vectors of output channels.
+/// Repeats `$body` for each pixel `$p` of a tile. Written out rather than looped, because accumulators stay in
+/// registers only if every index is a constant, and the compiler does not unroll a loop of this size.
+macro_rules! for_pixels {
+    ($count:ident, $p:ident => $body:block) => {
+        for_pixels!($count, $p => $body; 0 1 2 3 4 5 6 7 8 9 10 11 12 13)
+    };
+    ($count:ident, $p:ident => $body:block; $($index:literal)*) => {
+        $(
+            if $index < $count {
+                let $p: usize = $index;
+                $body
+            }
+        )*
+    };
+}
+
+/// Dense tile: `MR <= 14` output pixels, `NV` vectors of output channels.
 ///
 /// `sums[p][k] = bias[k] + sum over taps, then channels, of input * weight`, one chain of fused
 /// multiply-adds each. `panel` holds `[1 + taps * cin][NV * V::N]`, the biases first.
@@ -20,10 +36,7 @@ pub(super) struct Tap {
 /// # Safety
 /// The instruction set is there; every tap is readable for `MR` pixels, `cin` values each;
 /// `panel` and `sums` (`[MR][NV * V::N]`) are valid for their sizes.
-#[expect(
-    clippy::needless_range_loop,
-    reason = "rows and vectors are the indices of the formula"
-)]
+#[expect(clippy::needless_range_loop, reason = "vectors are an index of the formula")]
 #[inline(always)]
 pub(super) unsafe fn dense<V: Lanes, const MR: usize, const NV: usize>(
     taps: &[Tap],
@@ -34,13 +47,11 @@ pub(super) unsafe fn dense<V: Lanes, const MR: usize, const NV: usize>(
     // SAFETY: every address lies inside what the caller promises.
     unsafe {
         let width = NV * V::N;
-        let mut acc = [[V::splat(0.0); NV]; MR];
+        let mut w = [V::splat(0.0); NV];
         for v in 0..NV {
-            let bias = V::load(panel.add(v * V::N));
-            for row in &mut acc {
-                row[v] = bias;
-            }
+            w[v] = V::load(panel.add(v * V::N));
         }
+        let mut acc = [w; MR];
         let mut weights = panel.add(width);
         for tap in taps {
             let step = tap.step;
@@ -50,43 +61,38 @@ pub(super) unsafe fn dense<V: Lanes, const MR: usize, const NV: usize>(
             let mut middle = near.wrapping_offset(5 * step);
             let mut far = near.wrapping_offset(10 * step);
             for _ in 0..cin {
-                let mut w = [V::splat(0.0); NV];
                 for v in 0..NV {
                     w[v] = V::load(weights.add(v * V::N));
                 }
-                for p in 0..MR {
+                for_pixels!(MR, p => {
                     let row = match p / 5 {
                         0 => near,
                         1 => middle,
                         _ => far,
                     };
-                    let value = match p % 5 {
-                        0 => *row,
-                        1 => *row.offset(step),
-                        2 => *row.offset(2 * step),
-                        3 => *row.offset(step3),
-                        _ => *row.offset(4 * step),
-                    };
-                    let value = V::splat(value);
+                    let value = V::splat(*row.offset(match p % 5 {
+                        3 => step3,
+                        q => q as isize * step,
+                    }));
                     for v in 0..NV {
                         acc[p][v] = value.fma(w[v], acc[p][v]);
                     }
-                }
+                });
                 near = near.wrapping_add(1);
                 middle = middle.wrapping_add(1);
                 far = far.wrapping_add(1);
                 weights = weights.add(width);
             }
         }
-        for p in 0..MR {
+        for_pixels!(MR, p => {
             for v in 0..NV {
                 acc[p][v].store(sums.add(p * width + v * V::N));
             }
-        }
+        });
     }
 }
 
-/// Depth-wise tile: the `P` output pixels from the `x0`-th on, the `lanes` channels from `channel` on.
+/// Depth-wise tile: the `P <= 14` output pixels from the `x0`-th on, the `lanes` channels from `channel` on.
 ///
 /// `sums[p][c] = bias[c] + sum over taps of input * weight`. `panel` holds `[1 + taps][V::N]`. With `PART`,
 /// `lanes` may be below `V::N`.
@@ -112,19 +118,13 @@ pub(super) unsafe fn depthwise<V: Lanes, const P: usize, const PART: bool>(
             let mut pixel = tap
                 .base
                 .wrapping_offset(x0 as isize * tap.step + channel as isize);
-            for sum in &mut acc {
-                let x = if PART {
-                    V::load_first(pixel, lanes)
-                } else {
-                    V::load(pixel)
-                };
-                *sum = x.fma(w, *sum);
+            for_pixels!(P, p => {
+                let x = if PART { V::load_first(pixel, lanes) } else { V::load(pixel) };
+                acc[p] = x.fma(w, acc[p]);
                 pixel = pixel.wrapping_offset(tap.step);
-            }
+            });
         }
-        for (p, sum) in acc.iter().enumerate() {
-            sum.store(sums.add(p * V::N));
-        }
+        for_pixels!(P, p => { acc[p].store(sums.add(p * V::N)); });
     }
 }
 

@@ -1,0 +1,134 @@
+//! Poolings, reductions over rows and columns, and nearest-neighbour resizing.
+
+use super::super::error::{NodeError, form};
+use super::super::facts::NodeContext;
+use super::super::lower::{Located, Lowerer};
+use super::super::{infer, resize};
+use super::one_channel_step;
+use crate::device::{Geometry2d, OpDesc, Pool2dDesc, PoolKind};
+use crate::tensor::Shape;
+
+pub(super) fn pool(
+    lowerer: &mut Lowerer<'_>,
+    context: &NodeContext<'_>,
+    output: &str,
+) -> Result<(), NodeError> {
+    let input = context.shape(0)?;
+    let window = infer::pool_window(context, &input)?;
+    if context.node.output(1).is_some() {
+        return form("the positions of the largest elements");
+    }
+    let kind = if context.node.op_type == "MaxPool" {
+        PoolKind::Max
+    } else if context.node.int("count_include_pad")?.unwrap_or(0) == 0 {
+        PoolKind::AverageExcludingPad
+    } else if window.overhangs(&input[2..]) {
+        return form("counting padding with windows that reach beyond it");
+    } else {
+        PoolKind::AverageIncludingPad
+    };
+    let shape = Shape::new(&[&input[..2], &window.output].concat())?;
+    let dst = lowerer.destination(output, shape)?;
+    pooled(lowerer, context, window.geometry()?, kind, dst)?;
+    lowerer.set(output, dst);
+    Ok(())
+}
+
+fn pooled(
+    lowerer: &mut Lowerer<'_>,
+    context: &NodeContext<'_>,
+    geometry: Geometry2d,
+    kind: PoolKind,
+    dst: Located,
+) -> Result<(), NodeError> {
+    let src = lowerer.channels_last(context.input(0)?)?;
+    let dst = one_channel_step(dst);
+    let op = OpDesc::Pool2d(Pool2dDesc {
+        input: src.operand(),
+        output: dst.operand(),
+        geometry,
+        kind,
+    });
+    lowerer.launch(&context.node.name, op, &[src.slot, dst.slot]);
+    Ok(())
+}
+
+fn whole_window(kernel: [usize; 2]) -> Geometry2d {
+    Geometry2d {
+        kernel,
+        stride: [1, 1],
+        dilation: [1, 1],
+        pad_begin: [0, 0],
+    }
+}
+
+pub(super) fn global_pool(
+    lowerer: &mut Lowerer<'_>,
+    context: &NodeContext<'_>,
+    output: &str,
+) -> Result<(), NodeError> {
+    let [n, c, h, w] = context.shape(0)?[..] else {
+        return form("other than two spatial axes");
+    };
+    let kind = match context.node.op_type.as_str() {
+        "GlobalMaxPool" => PoolKind::Max,
+        _ => PoolKind::AverageExcludingPad,
+    };
+    let dst = lowerer.destination(output, Shape::new(&[n, c, 1, 1])?)?;
+    pooled(lowerer, context, whole_window([h, w]), kind, dst)?;
+    lowerer.set(output, dst);
+    Ok(())
+}
+
+/// A reduction over rows, columns or both is a pooling with one window.
+pub(super) fn reduce(
+    lowerer: &mut Lowerer<'_>,
+    context: &NodeContext<'_>,
+    output: &str,
+) -> Result<(), NodeError> {
+    let input = context.shape(0)?;
+    let (axes, _) = infer::reduce_axes(context, input.rank())?;
+    let [n, c, h, w] = input[..] else {
+        return form(format!("a reduction of {input}"));
+    };
+    if axes.iter().any(|&a| a < 2) {
+        return form(format!("a reduction over axes {axes:?}"));
+    }
+    let window = |axis: usize, size: usize| if axes.contains(&axis) { size } else { 1 };
+    let kernel = [window(2, h), window(3, w)];
+    let kind = match context.node.op_type.as_str() {
+        "ReduceMax" => PoolKind::Max,
+        _ => PoolKind::AverageExcludingPad,
+    };
+    let dst = lowerer.fresh(output, Shape::new(&[n, c, h / kernel[0], w / kernel[1]])?)?;
+    pooled(lowerer, context, whole_window(kernel), kind, dst)?;
+    let view = lowerer
+        .facts
+        .shape(output)
+        .and_then(|shape| dst.view.reshape(shape));
+    match view {
+        Some(view) => lowerer.finish(output, dst.with_view(view)),
+        None => return form("this shape of the result"),
+    }
+    Ok(())
+}
+
+pub(super) fn resized(
+    lowerer: &mut Lowerer<'_>,
+    context: &NodeContext<'_>,
+    output: &str,
+) -> Result<(), NodeError> {
+    let plan = resize::nearest(context)?;
+    let (shape, _) = resize::target(context)?;
+    let src = lowerer.channels_last(context.input(0)?)?;
+    let dst = one_channel_step(lowerer.destination(output, shape)?);
+    let op = OpDesc::ResizeNearest {
+        src: src.operand(),
+        dst: dst.operand(),
+        rows: plan.rows.into(),
+        columns: plan.columns.into(),
+    };
+    lowerer.launch(&context.node.name, op, &[src.slot, dst.slot]);
+    lowerer.set(output, dst);
+    Ok(())
+}

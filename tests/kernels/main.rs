@@ -1,0 +1,9 @@
+//! The CPU device's kernels against plain transcriptions of their formulas.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod activations;
+mod convolution;
+mod harness;
+mod moves;
+mod reductions;
+mod refusals;

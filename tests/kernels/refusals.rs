@@ -1,0 +1,177 @@
+//! Descriptions that no kernel may be prepared for.
+
+use sensorium::device::cpu::kernels::{Isa, prepare};
+use sensorium::device::{
+    Activation, Conv2dDesc, DeviceError, Geometry2d, OpDesc, Operand, Pool2dDesc, PoolKind, Scalar,
+};
+use sensorium::tensor::{DType, Shape, View};
+
+use crate::harness::{dense, image};
+
+/// The reason of a refusal.
+fn refusal(op: &OpDesc) -> String {
+    match prepare(op, Isa::detect()) {
+        Err(DeviceError::InvalidOp { op: name, reason }) => {
+            assert_eq!(name, op.name());
+            reason
+        }
+        other => panic!("{op:?} gave {other:?}"),
+    }
+}
+
+fn conv() -> Conv2dDesc {
+    Conv2dDesc {
+        input: image(DType::F32, [1, 8, 10, 12], 8, 0).0,
+        output: image(DType::F32, [1, 4, 10, 12], 4, 0).0,
+        residual: None,
+        geometry: Geometry2d {
+            kernel: [3, 3],
+            stride: [1, 1],
+            dilation: [1, 1],
+            pad_begin: [1, 1],
+        },
+        groups: 1,
+        activation: Activation::Relu,
+    }
+}
+
+#[test]
+fn a_sound_convolution_states_the_bytes_it_needs() {
+    let kernel = prepare(&OpDesc::Conv2d(conv()), Isa::Scalar).unwrap();
+    let weights = 4 * (1 + 9 * 8) * 4;
+    assert_eq!(
+        kernel.required_bytes(),
+        [10 * 12 * 8 * 4, weights, 10 * 12 * 4 * 4]
+    );
+}
+
+#[test]
+fn convolutions_that_do_not_hold_together_are_refused() {
+    type Spoil = fn(&mut Conv2dDesc);
+    let cases: [(&str, Spoil); 12] = [
+        ("groups do not divide", |d| d.groups = 3),
+        ("groups do not divide", |d| d.groups = 0),
+        ("do not follow from", |d| {
+            d.output = image(DType::F32, [1, 4, 11, 15], 4, 0).0
+        }),
+        ("do not follow from", |d| {
+            d.output = image(DType::F32, [1, 4, 7, 12], 4, 0).0
+        }),
+        ("images", |d| d.output = image(DType::F32, [2, 4, 10, 12], 4, 0).0),
+        ("must be at least 1", |d| d.geometry.stride = [0, 1]),
+        ("above the supported", |d| d.geometry.dilation = [1, usize::MAX]),
+        ("only float32 and bfloat16", |d| d.input.dtype = DType::U8),
+        ("convert with a copy", |d| d.input.dtype = DType::Bf16),
+        ("channel stride", |d| d.input = dense(DType::F32, &[1, 8, 10, 12])),
+        ("residual has shape", |d| {
+            d.residual = Some(image(DType::F32, [1, 4, 10, 11], 4, 0).0)
+        }),
+        ("write one place twice", |d| {
+            d.output = image(DType::F32, [1, 4, 10, 12], 3, 0).0
+        }),
+    ];
+    for (reason, spoil) in cases {
+        let mut desc = conv();
+        spoil(&mut desc);
+        let found = refusal(&OpDesc::Conv2d(desc));
+        assert!(found.contains(reason), "expected {reason:?}, found {found:?}");
+    }
+}
+
+#[test]
+fn views_below_their_buffer_are_refused() {
+    let mut src = dense(DType::F32, &[4]);
+    src.view.strides[0] = -1;
+    let op = OpDesc::Copy {
+        src,
+        dst: dense(DType::F32, &[4]),
+    };
+    assert!(refusal(&op).contains("before its buffer"));
+}
+
+#[test]
+fn steps_beyond_the_address_space_are_refused() {
+    for step in [isize::MAX, isize::MIN] {
+        let mut src = dense(DType::F32, &[4]);
+        src.view.strides[0] = step;
+        src.view.offset = usize::MAX;
+        refusal(&OpDesc::Copy {
+            src,
+            dst: dense(DType::F32, &[4]),
+        });
+    }
+}
+
+#[test]
+fn tables_and_axes_outside_the_source_are_refused() {
+    let (src, dst) = (dense(DType::F32, &[3, 4]), dense(DType::F32, &[3, 2]));
+    let gather = |axis, indices: &[u32]| OpDesc::Gather {
+        src,
+        dst,
+        axis,
+        indices: indices.into(),
+    };
+    assert!(prepare(&gather(1, &[3, 0]), Isa::Scalar).is_ok());
+    assert!(refusal(&gather(1, &[4, 0])).contains("holds 4"));
+    assert!(refusal(&gather(1, &[0])).contains("1 entries"));
+    refusal(&gather(2, &[0, 1]));
+    refusal(&OpDesc::Softmax {
+        src,
+        dst: src,
+        axis: 2,
+    });
+}
+
+#[test]
+fn a_pooling_window_of_padding_only_is_refused() {
+    let input = image(DType::F32, [1, 4, 1, 1], 4, 0).0;
+    let output = image(DType::F32, [1, 4, 3, 3], 4, 0).0;
+    let geometry = Geometry2d {
+        kernel: [1, 1],
+        stride: [1, 1],
+        dilation: [1, 1],
+        pad_begin: [1, 1],
+    };
+    let op = OpDesc::Pool2d(Pool2dDesc {
+        input,
+        output,
+        geometry,
+        kind: PoolKind::Max,
+    });
+    assert!(refusal(&op).contains("padding only"));
+}
+
+#[test]
+fn a_destination_that_repeats_elements_is_refused() {
+    let shape = Shape::new(&[3, 4]).unwrap();
+    let view = View::contiguous(Shape::new(&[1, 4]).unwrap())
+        .broadcast_to(shape)
+        .unwrap();
+    let dst = Operand {
+        dtype: DType::F32,
+        view,
+    };
+    assert!(
+        refusal(&OpDesc::Fill {
+            dst,
+            value: Scalar::new(0.0)
+        })
+        .contains("twice")
+    );
+    let unary = OpDesc::Unary {
+        src: dense(DType::F32, &[3, 4]),
+        dst,
+        activation: Activation::Relu,
+    };
+    assert!(refusal(&unary).contains("twice"));
+}
+
+#[test]
+fn types_without_a_conversion_are_refused() {
+    let copy = |from, to| OpDesc::Copy {
+        src: dense(from, &[4]),
+        dst: dense(to, &[4]),
+    };
+    assert!(refusal(&copy(DType::I64, DType::F32)).contains("no conversion"));
+    assert!(prepare(&copy(DType::I64, DType::I64), Isa::Scalar).is_ok());
+}

@@ -1,0 +1,74 @@
+//! `sensorium model info`, from the outside.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod support;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn info(file: &Path, more: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sensorium"));
+    command
+        .args(["model", "info"])
+        .arg(file)
+        .args(more)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn a_model_is_described_as_json() {
+    let Some(path) = support::data("models/yolox_nano_416.onnx") else {
+        return;
+    };
+    let output = info(&path, &["--format", "json"]);
+    assert!(output.status.success());
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        found["inputs"],
+        serde_json::json!([{"name": "images", "dtype": "float32", "shape": [1, 3, 416, 416]}])
+    );
+    assert_eq!(found["outputs"][0]["shape"], serde_json::json!([1, 3549, 85]));
+    assert_eq!(
+        (&found["opset"], &found["producer"]),
+        (&11.into(), &"pytorch 1.11.0".into())
+    );
+    assert_eq!(
+        (&found["ops"]["Conv"], &found["ops"]["Sigmoid"]),
+        (&113.into(), &110.into())
+    );
+    // 2 x (output elements) x (weights of one output channel), summed over the 113 convolutions.
+    assert!((found["gflop"].as_f64().unwrap() - 1.045_106_816).abs() < 1e-12);
+    assert_eq!(found["not_importable"], serde_json::json!([]));
+}
+
+#[test]
+fn an_operation_that_cannot_be_imported_is_told_and_is_no_failure() {
+    let Some(path) = support::data("models/nanodet_m_416.onnx") else {
+        return;
+    };
+    let output = info(&path, &[]);
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("941,8") && text.contains("[1, 2704, 80]"), "{text}");
+    assert!(
+        text.contains("\nnot importable: ") && text.contains("mode `linear`"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_file_that_is_no_model_ends_with_code_1_and_says_what_to_do() {
+    let file = tempfile::Builder::new().suffix(".onnx").tempfile().unwrap();
+    std::fs::write(file.path(), b"these bytes are no model").unwrap();
+    let output = info(file.path(), &[]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        text.contains("cannot be read as a model") && text.contains("help"),
+        "{text}"
+    );
+    let missing = info(Path::new("no/such/model.onnx"), &[]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(missing.stdout.is_empty());
+}
