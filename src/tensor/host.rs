@@ -1,5 +1,7 @@
 //! Tensors in host memory.
 
+use ndarray::ArrayViewD;
+
 use super::{DType, Element, Shape, TensorError, TensorSpec};
 
 /// One cache line; storage is a vector of these so that every host tensor starts on a 64-byte boundary.
@@ -86,6 +88,18 @@ impl HostTensor {
         Ok(bytemuck::cast_slice(self.bytes()))
     }
 
+    /// The tensor as an n-dimensional array.
+    ///
+    /// # Errors
+    /// [`TensorError::DTypeMismatch`] if the tensor holds another type than `T`.
+    pub fn array<T: Element>(&self) -> Result<ArrayViewD<'_, T>, TensorError> {
+        let values = self.as_slice::<T>()?;
+        ArrayViewD::from_shape(&self.spec.shape[..], values).map_err(|_| TensorError::LengthMismatch {
+            expected: self.spec.bytes(),
+            found: self.bytes().len(),
+        })
+    }
+
     /// The elements in row-major order, to be written.
     ///
     /// # Errors
@@ -104,5 +118,26 @@ impl HostTensor {
 impl std::fmt::Debug for HostTensor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "HostTensor({})", self.spec)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tensor_is_aligned_typed_and_indexed_by_its_dimensions() {
+        let values: Vec<f32> = (0..6).map(|i| i as f32).collect();
+        let tensor = HostTensor::from_slice(&[2, 3], &values).unwrap();
+        assert_eq!(tensor.bytes().as_ptr().align_offset(64), 0);
+        assert_eq!(tensor.array::<f32>().unwrap()[[1, 2]], 5.0);
+        assert_eq!(
+            tensor.array::<u8>().unwrap_err(),
+            TensorError::DTypeMismatch {
+                expected: DType::U8,
+                found: DType::F32
+            }
+        );
+        assert!(HostTensor::from_slice(&[4], &values).is_err());
     }
 }
