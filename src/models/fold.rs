@@ -3,6 +3,7 @@
 use super::error::{NodeError, broadcast, form, invalid};
 use super::facts::NodeContext;
 use super::movement::{self, Moved};
+use crate::numeric::{round_to_bf16, round_to_f16};
 use crate::tensor::{Shape, View};
 use crate::weights::{Array, ElementType, Node, Values};
 
@@ -165,8 +166,8 @@ fn cast(context: &NodeContext<'_>, from: &Array) -> Result<Array, NodeError> {
         return form("the target type");
     };
     let rounded = |x: f32| match element {
-        ElementType::F16 => half::f16::from_f32(x).to_f32(),
-        ElementType::Bf16 => half::bf16::from_f32(x).to_f32(),
+        ElementType::F16 => round_to_f16(x),
+        ElementType::Bf16 => round_to_bf16(x),
         _ => x,
     };
     let floats = |values: Vec<f64>| match element {

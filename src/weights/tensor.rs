@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use half::{bf16, f16};
-
 use super::proto::TensorProto;
 use super::{Array, ElementType, OnnxError, Values, external};
+use crate::numeric::{bf16_to_f32, f16_to_f32};
 use crate::tensor::{Shape, TensorError};
 
 /// Reads a constant. `folder` is where external data may lie; `external_files` collects the files in use.
@@ -93,8 +92,8 @@ fn elements<const N: usize, T>(raw: &[u8], make: impl Fn([u8; N]) -> T) -> Vec<T
 fn from_raw(element: ElementType, raw: &[u8]) -> Result<Values, String> {
     Ok(match element {
         ElementType::F32 => Values::F32(elements(raw, f32::from_le_bytes)),
-        ElementType::F16 => Values::F32(elements(raw, |b| f16::from_le_bytes(b).to_f32())),
-        ElementType::Bf16 => Values::F32(elements(raw, |b| bf16::from_le_bytes(b).to_f32())),
+        ElementType::F16 => Values::F32(elements(raw, |b| f16_to_f32(u16::from_le_bytes(b)))),
+        ElementType::Bf16 => Values::F32(elements(raw, |b| bf16_to_f32(u16::from_le_bytes(b)))),
         ElementType::F64 => Values::F64(elements(raw, f64::from_le_bytes)),
         ElementType::U8 => Values::I64(elements(raw, |b| i64::from(u8::from_le_bytes(b)))),
         ElementType::I8 => Values::I64(elements(raw, |b| i64::from(i8::from_le_bytes(b)))),
@@ -125,8 +124,8 @@ fn from_fields(element: ElementType, proto: &TensorProto) -> Result<Values, Stri
         ElementType::F32 => Ok(Values::F32(proto.float_data.clone())),
         ElementType::F64 => Ok(Values::F64(proto.double_data.clone())),
         ElementType::I64 => Ok(Values::I64(proto.int64_data.clone())),
-        ElementType::F16 => halves(|bits| f16::from_bits(bits).to_f32()),
-        ElementType::Bf16 => halves(|bits| bf16::from_bits(bits).to_f32()),
+        ElementType::F16 => halves(f16_to_f32),
+        ElementType::Bf16 => halves(bf16_to_f32),
         ElementType::U8 => ints(0, 0xff),
         ElementType::I8 => ints(-0x80, 0x7f),
         ElementType::U16 => ints(0, 0xffff),
