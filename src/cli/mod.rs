@@ -40,7 +40,7 @@ enum Command {
     Bag(bag::Args),
     Check(check::Args),
     Graph(graph::Args),
-    Model(model::ModelArgs),
+    Model(model::Args),
     Schema(schema::Args),
 }
 
@@ -51,10 +51,7 @@ impl Command {
             Self::Bag(args) => bag::run(args),
             Self::Check(args) => check::run(args),
             Self::Graph(args) => graph::run(args),
-            Self::Model(args) => {
-                report::print(&model::run(&args)?)?;
-                Ok(ExitCode::SUCCESS)
-            }
+            Self::Model(args) => model::run(args),
             Self::Schema(args) => schema::run(args),
         }
     }

@@ -1,18 +1,21 @@
 //! `sensorium model`: looks into model files.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::Subcommand;
 use comfy_table::presets::UTF8_BORDERS_ONLY;
 use comfy_table::{CellAlignment, Table};
 use miette::{Diagnostic, IntoDiagnostic};
 
+use super::pipeline_args::Format;
+use super::report;
 use crate::models::{Survey, SurveyedValue, survey};
 use crate::weights::{OnnxError, OnnxModel};
 
 /// Looks into model files.
-#[derive(Debug, Args)]
-pub(super) struct ModelArgs {
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
     #[command(subcommand)]
     command: ModelCommand,
 }
@@ -30,14 +33,6 @@ enum ModelCommand {
     },
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Format {
-    /// Tables for people.
-    Text,
-    /// One JSON object for scripts.
-    Json,
-}
-
 #[derive(Debug, thiserror::Error, Diagnostic)]
 #[error("{} cannot be read as a model", file.display())]
 #[diagnostic(help(
@@ -49,18 +44,22 @@ struct NoModel {
     cause: OnnxError,
 }
 
-/// Runs the command; the text to print comes back.
-pub(super) fn run(args: &ModelArgs) -> miette::Result<String> {
-    let ModelCommand::Info { file, format } = &args.command;
-    let model = OnnxModel::open(file).map_err(|cause| NoModel {
+/// Runs the command.
+///
+/// # Errors
+/// A file that is no ONNX model.
+pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
+    let ModelCommand::Info { file, format } = args.command;
+    let model = OnnxModel::open(&file).map_err(|cause| NoModel {
         file: file.clone(),
         cause,
     })?;
     let survey = survey(&model);
-    match format {
-        Format::Text => Ok(text(&survey)),
-        Format::Json => serde_json::to_string_pretty(&survey).into_diagnostic(),
-    }
+    report::print(&match format {
+        Format::Text => text(&survey),
+        Format::Json => serde_json::to_string_pretty(&survey).into_diagnostic()?,
+    })?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn text(survey: &Survey) -> String {
