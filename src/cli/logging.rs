@@ -1,5 +1,7 @@
 //! Logging of the command: `-v`, `-q` and `SENSORIUM_LOG`.
 
+use std::io::IsTerminal;
+
 use clap::{ArgAction, Args};
 use miette::{IntoDiagnostic, WrapErr};
 use tracing_subscriber::EnvFilter;
@@ -37,6 +39,7 @@ impl Verbosity {
         tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_writer(std::io::stderr)
+            .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
             .try_init()
             .map_err(|error| miette::miette!("logging cannot start: {error}"))
     }

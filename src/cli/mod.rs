@@ -60,6 +60,11 @@ impl Command {
 /// Parses the command line, runs the command and prints any error with its cause and what to do.
 #[must_use]
 pub fn main() -> ExitCode {
+    // Paths and commands in a message are there to be copied, so only the terminal breaks lines. The hook can be
+    // set but once, and nothing in this program sets it earlier.
+    let _ = miette::set_hook(Box::new(|_| {
+        Box::new(miette::MietteHandlerOpts::new().wrap_lines(false).build())
+    }));
     let cli = Cli::parse();
     let result = cli.logging.init().and_then(|()| cli.command.run());
     result.unwrap_or_else(|error| report::failure(&error))

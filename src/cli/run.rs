@@ -20,9 +20,9 @@ const DRAIN: Duration = Duration::from_millis(600);
 /// Runs a pipeline on a bag: detections go to zenoh, to recordings and to JSON lines; a table of latencies
 /// and drops comes at the end.
 ///
-/// Ctrl-C stops the source and lets the frames under way come out; a second one ends at once. The exit code is
-/// 0 if everything that was asked for was done, 1 otherwise; frames that were dropped by a channel's policy or
-/// because their image was bad are counted, not a failure.
+/// Ctrl-C (or SIGTERM) stops the source and lets the frames under way come out; a second one ends at once. The
+/// exit code is 0 if everything that was asked for was done, 1 otherwise; a run that was stopped, and frames that
+/// were dropped by a channel's policy or because their image was bad, are told and counted, not a failure.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sensorium run pipelines/yolox.yaml --model yolox_nano.onnx --bag drive.mcap
@@ -127,18 +127,32 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
 
 /// Drains on the first interrupt, aborts a little later, exits on the second.
 async fn end_on_interrupt(shutdown: Shutdown) {
-    if tokio::signal::ctrl_c().await.is_err() {
-        tracing::warn!("Ctrl-C cannot be caught; the run ends with its source");
+    if let Err(error) = interrupt().await {
+        tracing::warn!(%error, "Ctrl-C cannot be caught; the run ends with its source");
         return;
     }
     shutdown.drain();
     tokio::select! {
         () = tokio::time::sleep(DRAIN) => shutdown.abort(),
-        _ = tokio::signal::ctrl_c() => std::process::exit(130),
+        _ = interrupt() => std::process::exit(130),
     }
     // A second interrupt ends at once; if it cannot be caught, the system's default does the same.
-    let _ = tokio::signal::ctrl_c().await;
+    let _ = interrupt().await;
     std::process::exit(130);
+}
+
+/// Completes at Ctrl-C, or when a service manager asks the program to end.
+async fn interrupt() -> std::io::Result<()> {
+    #[cfg(unix)]
+    {
+        let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+        tokio::select! {
+            caught = tokio::signal::ctrl_c() => caught,
+            _ = terminate.recv() => Ok(()),
+        }
+    }
+    #[cfg(not(unix))]
+    tokio::signal::ctrl_c().await
 }
 
 /// An error of a run with what to do about it.
@@ -149,7 +163,7 @@ fn explain(error: RuntimeError) -> Report {
         RuntimeError::Device(_) => {
             "the `device` section of the pipeline file sets memory, threads and queues"
         }
-        RuntimeError::Sink { .. } => "remove the node from the pipeline file, or correct its settings",
+        RuntimeError::Sink { .. } => "correct what is wrong there, or leave this output away",
         RuntimeError::Unwritable { .. } => "name a file in a folder that exists and can be written",
         RuntimeError::ActorDied { .. } => "this is a fault of the program; -vv logs what led to it",
         RuntimeError::Incomplete(_) => "or write it into the pipeline file",

@@ -71,6 +71,10 @@ impl ZenohPublisher {
                 )?;
             }
         }
+        if !settings.connect.is_empty() {
+            // Where endpoints are named, no others are looked for.
+            set(&mut config, "scouting/multicast/enabled", "false".to_owned())?;
+        }
         let session = zenoh::open(config)
             .await
             .map_err(|e| ZenohError::Open(e.to_string()))?;

@@ -4,7 +4,9 @@
 //! too and takes the oldest item out itself, so that the item can be accounted for.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use futures_util::future::select_all;
 
 use crate::pipeline::OnFull;
 use crate::telemetry::DropReason;
@@ -19,9 +21,17 @@ pub struct Sender<T> {
     reader_gone: Arc<AtomicBool>,
 }
 
-/// The receiving end.
+/// The receiving end of one channel, or of several that lead to one reader.
 #[derive(Debug)]
 pub struct Receiver<T> {
+    channels: Vec<End<T>>,
+    /// The channel that is looked at first; moves on with every item, so that none starves another.
+    turn: AtomicUsize,
+}
+
+/// One channel of a receiver.
+#[derive(Debug)]
+struct End<T> {
     items: flume::Receiver<T>,
     reader_gone: Arc<AtomicBool>,
 }
@@ -65,8 +75,11 @@ pub fn bounded<T>(capacity: usize, on_full: OnFull) -> (Sender<T>, Receiver<T>) 
             reader_gone: Arc::clone(&reader_gone),
         },
         Receiver {
-            items: rx,
-            reader_gone,
+            channels: vec![End {
+                items: rx,
+                reader_gone,
+            }],
+            turn: AtomicUsize::new(0),
         },
     )
 }
@@ -155,20 +168,50 @@ impl<T> Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// The next item; `None` once all senders are gone and the channel is empty. Dropping the future loses
-    /// nothing.
+    /// One receiving end for all channels of these receivers. Each keeps its capacity, its policy and its order;
+    /// they take turns.
+    #[must_use]
+    pub fn merge(receivers: impl IntoIterator<Item = Self>) -> Self {
+        Self {
+            channels: receivers
+                .into_iter()
+                .flat_map(|receiver| receiver.channels)
+                .collect(),
+            turn: AtomicUsize::new(0),
+        }
+    }
+
+    /// The next item; `None` once all senders are gone and nothing waits. Dropping the future loses nothing.
     pub async fn recv(&self) -> Option<T> {
-        self.items.recv_async().await.ok()
+        if let [only] = &self.channels[..] {
+            return only.items.recv_async().await.ok();
+        }
+        loop {
+            if let Some(item) = self.try_recv() {
+                return Some(item);
+            }
+            let open = self.channels.iter().filter(|end| !end.items.is_disconnected());
+            let waiting: Vec<_> = open.map(|end| end.items.recv_async()).collect();
+            if waiting.is_empty() {
+                // The last sender may have put something in before it went.
+                return self.try_recv();
+            }
+            if let (Ok(item), ..) = select_all(waiting).await {
+                return Some(item);
+            }
+        }
     }
 
     /// The next item if one waits.
     #[must_use]
     pub fn try_recv(&self) -> Option<T> {
-        self.items.try_recv().ok()
+        let first = self.turn.fetch_add(1, Ordering::Relaxed);
+        let count = self.channels.len();
+        (0..count).find_map(|i| self.channels[(first + i) % count].items.try_recv().ok())
     }
 }
 
-impl<T> Drop for Receiver<T> {
+impl<T> Drop for End<T> {
     fn drop(&mut self) {
         self.reader_gone.store(true, Ordering::Release);
     }

@@ -7,9 +7,11 @@
 //! Called by `cli`; calls every room above it.
 
 pub mod channel;
+mod ending;
 mod error;
 mod finish;
 mod frame;
+mod inputs;
 mod meter;
 mod models;
 mod owner;

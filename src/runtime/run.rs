@@ -1,42 +1,33 @@
 //! Putting a pipeline together, running it, and settling up.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::{Arc, Mutex};
+use std::time::{Instant, SystemTime};
 
-use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use kameo::actor::{ActorRef, Spawn};
-use kameo::error::ActorStopReason;
 use tokio::sync::oneshot;
 
 use super::channel::{self, Receiver, Sender};
+use super::ending::{Ending, await_end, ending};
 use super::error::RuntimeError;
 use super::finish::{Finish, SinkItem, SinkOutlet};
 use super::frame::{Inferred, Prepared, Sample};
+use super::inputs::{OpenSource, open_sources, start_sources};
 use super::meter::Meter;
 use super::models::{self, DetectorParts};
 use super::owner::{DescribeDevice, DeviceOwner, FRAMES_UNDER_WAY, OwnerArgs, OwnerReady};
 use super::prepare::Prepare;
 use super::shutdown::Shutdown;
-use super::sinks::{JsonLinesSink, PublisherSink, RecorderSink, Sink, SinkActor};
-use super::source::{Outlet, Source, SourceArgs, choose_topics};
+use super::sinks::{JsonLinesSink, PublisherSink, RecorderSink, Sink, SinkActor, check_outputs};
 use super::stage::Stage;
-use crate::io::bag::Bag;
 use crate::io::zenoh::ZenohPublisher;
-use crate::pipeline::{
-    Clock, DetectorSettings, Node, NodeKind, OnFull, OnStreamsFull, Pipeline, Plan, Rate, SourceSettings,
-};
+use crate::pipeline::{Clock, DetectorSettings, Node, NodeKind, OnFull, Pipeline, Plan, Rate};
 use crate::telemetry::report::ReportFrame;
 use crate::telemetry::{
-    ClockKind, LatencyOptions, Ledger, MonotonicClock, RunInfo, RunSummary, StreamId, Streams, Timeline,
+    ClockKind, LatencyOptions, Ledger, MonotonicClock, RunInfo, RunSummary, Streams, Timeline,
 };
-
-/// How long actors may take to stop once a run is aborted.
-const STOP_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Told how a run gets on.
 pub trait Progress: Send + Sync {
@@ -80,34 +71,30 @@ pub struct RunOutput {
     pub faults: Vec<RuntimeError>,
 }
 
-/// Waits for one actor; the text says why it stopped if it should not have.
-type Ending = Pin<Box<dyn Future<Output = (String, Option<String>)> + Send>>;
-
-/// A source whose bag is open.
-struct OpenSource {
-    node: String,
-    settings: SourceSettings,
-    bag: Bag,
-    topics: Vec<Arc<str>>,
-}
-
 /// What the parts of a run share.
-struct Shared {
-    ledger: Arc<Ledger>,
+pub(super) struct Shared {
+    pub(super) ledger: Arc<Ledger>,
     sink_ledger: Arc<Ledger>,
-    clock: MonotonicClock,
-    shutdown: Shutdown,
+    pub(super) clock: MonotonicClock,
+    pub(super) shutdown: Shutdown,
     meter: Arc<Meter>,
     plan: Plan,
     /// Nothing may be dropped.
-    lossless: bool,
+    pub(super) lossless: bool,
 }
 
 impl Shared {
-    fn channel<T>(&self, from: &str, to: &str) -> (Sender<T>, Receiver<T>) {
-        let planned = self.plan.channels.iter().find(|c| c.from == from && c.to == to);
-        let (capacity, on_full) = planned.map_or((1, OnFull::Block), |c| (c.capacity as usize, c.on_full));
-        channel::bounded(capacity, if self.lossless { OnFull::Block } else { on_full })
+    /// The channels into an actor: a sender for each actor that feeds it, by name.
+    fn channel_into<T>(&self, to: &str) -> (BTreeMap<String, Sender<T>>, Receiver<T>) {
+        let planned = self.plan.channels.iter().filter(|c| c.to == to);
+        let (senders, receivers): (BTreeMap<_, _>, Vec<_>) = planned
+            .map(|c| {
+                let on_full = if self.lossless { OnFull::Block } else { c.on_full };
+                let (sender, receiver) = channel::bounded(c.capacity as usize, on_full);
+                ((c.from.clone(), sender), receiver)
+            })
+            .unzip();
+        (senders, Receiver::merge(receivers))
     }
 
     fn capacity(&self, from: &str, to: &str) -> usize {
@@ -134,6 +121,13 @@ pub async fn run(
     let first = sources.first().map(|source| &source.settings);
     let clock_kind = first.map_or(Clock::Bag, |settings| settings.clock);
     let lossless = clock_kind == Clock::Deterministic;
+    if lossless && sources.len() > 1 {
+        return Err(RuntimeError::Incomplete(format!(
+            "the deterministic clock plays one source in one order, and this pipeline has {}: put the topics \
+             into one bag",
+            sources.len()
+        )));
+    }
     let rate = first.map_or(
         Rate::Max,
         |settings| if lossless { Rate::Max } else { settings.rate },
@@ -159,28 +153,27 @@ pub async fn run(
         lossless,
     };
 
-    // Sinks first: an output that cannot be written is told before anything is computed.
-    let mut sinks = open_sinks(pipeline, &shared, &options).await?;
+    // An output that cannot be written is told before anything is computed, and no file is touched for a run
+    // that cannot start.
+    check_outputs(pipeline)?;
     let detectors = models::load_all(pipeline)?;
+    let mut sinks = open_sinks(pipeline, &shared, &options).await?;
     let mut endings: FuturesUnordered<Ending> = FuturesUnordered::new();
     let started_detectors = start_detectors(pipeline, detectors, &shared, &mut sinks, &mut endings).await?;
     for sink in sinks.drain(..) {
         (sink.start)(&mut endings);
     }
 
-    let damage = Arc::new(Mutex::new(Vec::new()));
     options
         .progress
         .started(sources.iter().map(OpenSource::message_count).sum());
     let device = started_detectors.device.clone();
     start_sources(
         sources,
-        rate,
         pipeline,
         started_detectors,
         &shared,
         &options,
-        &damage,
         &mut endings,
     );
 
@@ -204,12 +197,6 @@ pub async fn run(
     let mut summary = shared
         .meter
         .with_latency(|latency| RunSummary::new(info, &shared.ledger, latency));
-    for reason in damage.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-        shared.shutdown.note(RuntimeError::Source {
-            node: "bag".into(),
-            reason,
-        });
-    }
     for account in shared.sink_ledger.accounts() {
         if account.open > 0 || !account.is_balanced() {
             summary.mark_incomplete(format!("sink {} lost {} result(s)", account.name, account.open));
@@ -232,53 +219,13 @@ pub async fn run(
     })
 }
 
-impl OpenSource {
-    fn message_count(&self) -> u64 {
-        let played = |name: &str| self.topics.iter().any(|topic| **topic == *name);
-        self.bag
-            .topics()
-            .iter()
-            .filter(|topic| played(&topic.name))
-            .map(|topic| topic.messages)
-            .sum()
-    }
-}
-
-fn open_sources(pipeline: &Pipeline) -> Result<Vec<OpenSource>, RuntimeError> {
-    let mut sources = Vec::new();
-    for node in &pipeline.nodes {
-        let NodeKind::Source(settings) = &node.kind else {
-            continue;
-        };
-        let refuse = |reason: String| RuntimeError::Source {
-            node: node.name.clone(),
-            reason,
-        };
-        let path = settings.bag.as_ref().ok_or_else(|| {
-            RuntimeError::Incomplete(format!("source {} has no bag: name one with --bag", node.name))
-        })?;
-        let bag = Bag::open(path).map_err(|e| refuse(e.to_string()))?;
-        for warning in bag.warnings() {
-            tracing::warn!(source = node.name, %warning, "bag");
-        }
-        let topics = choose_topics(&node.name, &bag, &settings.topics)?;
-        sources.push(OpenSource {
-            node: node.name.clone(),
-            settings: settings.clone(),
-            bag,
-            topics,
-        });
-    }
-    Ok(sources)
-}
-
 /// Starts a sink and adds its ending to the run's.
 type StartSink = Box<dyn FnOnce(&mut FuturesUnordered<Ending>) + Send>;
 
 /// A sink that is open but not running yet.
 struct OpenSink {
-    node: String,
-    outlet: Option<SinkOutlet>,
+    /// The way into it from each detector, by the name of the finish actor.
+    outlets: BTreeMap<String, SinkOutlet>,
     start: StartSink,
 }
 
@@ -302,16 +249,17 @@ async fn open_sinks(
                 // The first publisher of the file measures when frames are published.
                 let sink =
                     PublisherSink::new(publisher, settings.clone(), meter.take(), options.with_latency);
-                sinks.push(open_sink(pipeline, node, sink, shared));
+                sinks.push(open_sink(node, sink, shared, SinkActor::spawn));
             }
+            // A file may take its time, and other actors must not wait for it: these get threads of their own.
             NodeKind::Recorder(settings) => {
                 let sink = RecorderSink::create(&settings.path, settings.include_images)?;
-                sinks.push(open_sink(pipeline, node, sink, shared));
+                sinks.push(open_sink(node, sink, shared, SinkActor::spawn_in_thread));
             }
             NodeKind::JsonLines(settings) => {
                 let with_latency = options.with_latency && !shared.lossless;
                 let sink = JsonLinesSink::create(&settings.path, with_latency)?;
-                sinks.push(open_sink(pipeline, node, sink, shared));
+                sinks.push(open_sink(node, sink, shared, SinkActor::spawn_in_thread));
             }
             NodeKind::Source(_) | NodeKind::Detector(_) => {}
         }
@@ -319,8 +267,13 @@ async fn open_sinks(
     Ok(sinks)
 }
 
-fn open_sink<S: Sink>(pipeline: &Pipeline, node: &Node, sink: S, shared: &Shared) -> OpenSink {
-    let (tx, rx) = shared.channel::<SinkItem>(&finish_name(&feeder(pipeline, &node.name)), &node.name);
+fn open_sink<S: Sink>(
+    node: &Node,
+    sink: S,
+    shared: &Shared,
+    spawn: fn(SinkActor<S>) -> ActorRef<SinkActor<S>>,
+) -> OpenSink {
+    let (senders, rx) = shared.channel_into::<SinkItem>(&node.name);
     let account = shared.sink_ledger.streams().register(&node.name);
     let actor = SinkActor::new(
         &node.name,
@@ -330,22 +283,23 @@ fn open_sink<S: Sink>(pipeline: &Pipeline, node: &Node, sink: S, shared: &Shared
         shared.shutdown.clone(),
     );
     let name = node.name.clone();
-    OpenSink {
+    let outlet = |channel| SinkOutlet {
+        channel,
+        account,
         node: node.name.clone(),
-        outlet: Some(SinkOutlet {
-            channel: tx,
-            account,
-            node: node.name.clone(),
-        }),
-        start: Box::new(move |endings| endings.push(ending(name, SinkActor::spawn(actor)))),
+    };
+    let outlets = senders.into_iter().map(|(from, channel)| (from, outlet(channel)));
+    OpenSink {
+        outlets: outlets.collect(),
+        start: Box::new(move |endings| endings.push(ending(name, spawn(actor)))),
     }
 }
 
 /// Detectors that are ready for frames.
-struct StartedDetectors {
+pub(super) struct StartedDetectors {
     device: String,
     /// Channel into each detector from each source, by node names.
-    inlets: HashMap<(String, String), Sender<Sample<()>>>,
+    pub(super) inlets: HashMap<(String, String), Sender<Sample<()>>>,
 }
 
 async fn start_detectors(
@@ -416,9 +370,10 @@ async fn start_detectors(
         .zip(input_pools.into_iter().zip(results))
         .enumerate()
     {
-        let feeder = feeder(pipeline, name);
-        let (inlet, input) = shared.channel::<Sample<()>>(&feeder, &prepare_name(name));
-        inlets.insert((feeder, (*name).to_owned()), inlet);
+        let (senders, input) = shared.channel_into::<Sample<()>>(&prepare_name(name));
+        for (source, inlet) in senders {
+            inlets.insert((source, (*name).to_owned()), inlet);
+        }
         let prepare = Prepare {
             name: prepare_name(name),
             index,
@@ -444,8 +399,7 @@ async fn start_detectors(
             output_len: host.output_len,
             sinks: sinks
                 .iter_mut()
-                .filter(|sink| self::feeder(pipeline, &sink.node) == *name)
-                .filter_map(|sink| sink.outlet.take())
+                .filter_map(|sink| sink.outlets.remove(&finish_name(name)))
                 .collect(),
             ledger: Arc::clone(&shared.ledger),
             sink_ledger: Arc::clone(&shared.sink_ledger),
@@ -462,123 +416,6 @@ async fn start_detectors(
         endings.push(ending(finish_name(name), Stage::spawn(stage)));
     }
     Ok(StartedDetectors { device, inlets })
-}
-
-#[expect(
-    clippy::too_many_arguments,
-    reason = "called once, with what the other steps made"
-)]
-fn start_sources(
-    sources: Vec<OpenSource>,
-    rate: Rate,
-    pipeline: &Pipeline,
-    mut detectors: StartedDetectors,
-    shared: &Shared,
-    options: &RunOptions,
-    damage: &Arc<Mutex<Vec<String>>>,
-    endings: &mut FuturesUnordered<Ending>,
-) {
-    let single = detectors.inlets.len() == 1;
-    for source in sources {
-        let mut outlets = Vec::new();
-        for node in &pipeline.nodes {
-            let NodeKind::Detector(settings) = &node.kind else {
-                continue;
-            };
-            let Some(channel) = detectors.inlets.remove(&(source.node.clone(), node.name.clone())) else {
-                continue;
-            };
-            let model = &pipeline.models[&settings.model];
-            let room = match model.on_full {
-                OnStreamsFull::Reject => model.max_streams as usize,
-                // A detector without state loses nothing when a stream gives up its place.
-                _ => usize::MAX,
-            };
-            let stream_of = |topic: &Arc<str>| -> (Arc<str>, StreamId) {
-                let name = if single {
-                    topic.to_string()
-                } else {
-                    format!("{} {topic}", node.name)
-                };
-                (Arc::clone(topic), shared.ledger.streams().register(&name))
-            };
-            let rejected: Vec<Arc<str>> = source.topics.iter().skip(room).cloned().collect();
-            for topic in &rejected {
-                tracing::warn!(
-                    detector = node.name,
-                    %topic,
-                    max_streams = model.max_streams,
-                    "more streams than the model has room for; this one is dropped"
-                );
-            }
-            outlets.push(Outlet {
-                channel,
-                streams: source.topics.iter().map(stream_of).collect(),
-                rejected,
-                node: node.name.as_str().into(),
-            });
-        }
-        let progress = Arc::clone(&options.progress);
-        let args = SourceArgs {
-            node: source.node.as_str().into(),
-            bag: source.bag,
-            topics: source.topics,
-            rate,
-            outlets,
-            ledger: Arc::clone(&shared.ledger),
-            clock: shared.clock,
-            shutdown: shared.shutdown.clone(),
-            damage: Arc::clone(damage),
-            progress: Arc::new(move || progress.message()),
-        };
-        endings.push(ending(source.node, Source::spawn(args)));
-    }
-}
-
-/// Waits for every actor. One that dies ends the run; after an abort, waiting is limited.
-async fn await_end(endings: &mut FuturesUnordered<Ending>, shutdown: &Shutdown) {
-    let mut aborted_at: Option<Instant> = None;
-    while !endings.is_empty() {
-        tokio::select! {
-            Some((actor, trouble)) = endings.next() => {
-                if let Some(reason) = trouble {
-                    shutdown.fail(RuntimeError::ActorDied { actor, reason });
-                }
-            }
-            () = tokio::time::sleep(Duration::from_millis(20)), if shutdown.is_draining() => {
-                if shutdown.is_aborting() {
-                    let since = *aborted_at.get_or_insert_with(Instant::now);
-                    if since.elapsed() > STOP_DEADLINE {
-                        let reason = format!("{} actor(s) did not stop in time", endings.len());
-                        shutdown.note(RuntimeError::ActorDied { actor: "pipeline".into(), reason });
-                        return;
-                    }
-                }
-            }
-            () = shutdown.draining(), if !shutdown.is_draining() => {}
-        }
-    }
-}
-
-fn ending<A: kameo::Actor<Error: fmt::Debug>>(name: String, actor: ActorRef<A>) -> Ending {
-    Box::pin(async move {
-        let trouble = actor
-            .wait_for_shutdown_with_result(|outcome| match outcome {
-                Ok(ActorStopReason::Normal | ActorStopReason::SupervisorRestart) => None,
-                Ok(reason) => Some(format!("{reason:?}")),
-                Err(error) => Some(format!("{error:?}")),
-            })
-            .await;
-        (name, trouble)
-    })
-}
-
-fn feeder(pipeline: &Pipeline, node: &str) -> String {
-    pipeline
-        .edges
-        .iter()
-        .find(|edge| edge.to == node)
-        .map_or_else(String::new, |edge| edge.from.clone())
 }
 
 fn prepare_name(node: &str) -> String {

@@ -27,6 +27,9 @@ use crate::telemetry::{DropReason, FrameTimes, Ledger, MonotonicClock, Stage, St
 /// Longest sleep between two looks at whether the run is over.
 const NAP: Duration = Duration::from_millis(50);
 
+/// Troubles of a bag that are told one by one; a bag that is broken throughout has more than anyone reads.
+const TROUBLES_TOLD: u64 = 5;
+
 /// Tells a source to stop; what it has sent comes out.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StopSource;
@@ -64,8 +67,8 @@ pub(crate) struct Source {
     ledger: Arc<Ledger>,
     clock: MonotonicClock,
     shutdown: Shutdown,
-    /// What the bag turned out to lack, for the end of the run.
-    damage: Arc<std::sync::Mutex<Vec<String>>>,
+    /// Places at which the bag could not be read.
+    troubles: u64,
     progress: Arc<dyn Fn() + Send + Sync>,
 }
 
@@ -87,8 +90,6 @@ pub(crate) struct SourceArgs {
     pub clock: MonotonicClock,
     /// End of the run.
     pub shutdown: Shutdown,
-    /// Filled with what the bag turned out to lack.
-    pub damage: Arc<std::sync::Mutex<Vec<String>>>,
     /// Called once a message.
     pub progress: Arc<dyn Fn() + Send + Sync>,
 }
@@ -107,7 +108,6 @@ impl kameo::Actor for Source {
             ledger,
             clock,
             shutdown,
-            damage,
             progress,
         } = args;
         // A rendezvous: the thread is one message ahead, no more.
@@ -123,7 +123,7 @@ impl kameo::Actor for Source {
             ledger,
             clock,
             shutdown,
-            damage,
+            troubles: 0,
             progress,
         })
     }
@@ -145,14 +145,28 @@ impl kameo::Actor for Source {
                     Ok(Handover::Message { message, released_ns }) => {
                         self.release(message, released_ns).await;
                     }
-                    Ok(Handover::Damaged(reason)) => {
-                        tracing::error!(source = %self.node, %reason, "the bag ends early");
-                        self.damage.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(reason);
-                    }
+                    Ok(Handover::Damaged(reason)) => self.damaged(reason),
                     Err(flume::RecvError::Disconnected) => return Ok(Some(Signal::Stop)),
                 },
             }
         }
+    }
+
+    async fn on_stop(
+        &mut self,
+        _: WeakActorRef<Self>,
+        _: kameo::error::ActorStopReason,
+    ) -> Result<(), Infallible> {
+        if self.troubles > TROUBLES_TOLD {
+            self.shutdown.note(RuntimeError::Source {
+                node: self.node.to_string(),
+                reason: format!(
+                    "{} more places of the bag cannot be read",
+                    self.troubles - TROUBLES_TOLD
+                ),
+            });
+        }
+        Ok(())
     }
 }
 
@@ -165,6 +179,18 @@ impl Handler<StopSource> for Source {
 }
 
 impl Source {
+    /// Keeps what the bag turned out to lack for the end of the run.
+    fn damaged(&mut self, reason: String) {
+        self.troubles += 1;
+        tracing::debug!(source = %self.node, reason, "the bag cannot be read here");
+        if self.troubles <= TROUBLES_TOLD {
+            self.shutdown.note(RuntimeError::Source {
+                node: self.node.to_string(),
+                reason,
+            });
+        }
+    }
+
     /// Opens the frame's account for each receiver and sends it.
     async fn release(&self, message: BagMessage, released_ns: Option<u64>) {
         let taken_ns = self.clock.now_ns();

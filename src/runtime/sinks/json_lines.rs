@@ -1,8 +1,8 @@
 //! JSON lines: one object a frame.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Sink, frame_line};
@@ -12,7 +12,8 @@ use crate::runtime::frame::{Detected, Sample};
 /// Writes one JSON object a frame.
 #[derive(Debug)]
 pub(crate) struct JsonLinesSink {
-    file: BufWriter<File>,
+    file: File,
+    path: PathBuf,
     with_latency: bool,
 }
 
@@ -27,21 +28,27 @@ impl JsonLinesSink {
             reason: e.to_string(),
         })?;
         Ok(Self {
-            file: BufWriter::new(file),
+            file,
+            path: path.to_owned(),
             with_latency,
         })
     }
 }
 
 impl Sink for JsonLinesSink {
+    // Half a line may be in the file; another one behind it would make both unreadable.
+    const GOES_ON: bool = false;
+
     async fn write(&mut self, sample: &Arc<Sample<Detected>>) -> Result<(), String> {
         let mut line =
             serde_json::to_vec(&frame_line(sample, self.with_latency)).map_err(|e| e.to_string())?;
         line.push(b'\n');
-        self.file.write_all(&line).map_err(|e| e.to_string())
+        // Every line reaches the file at once: it can be followed, and one that is lost is counted as such.
+        let written = self.file.write_all(&line);
+        written.map_err(|e| format!("writing {}: {e}", self.path.display()))
     }
 
-    async fn finish(mut self) -> Result<(), String> {
-        self.file.flush().map_err(|e| e.to_string())
+    async fn finish(self) -> Result<(), String> {
+        Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! Sinks: where results leave.
 
 mod json_lines;
+mod outputs;
 mod publisher;
 mod recorder;
 
@@ -13,6 +14,7 @@ use kameo::error::Infallible;
 use kameo::mailbox::{MailboxReceiver, Signal};
 
 pub(crate) use json_lines::JsonLinesSink;
+pub(crate) use outputs::check_outputs;
 pub(crate) use publisher::PublisherSink;
 pub(crate) use recorder::RecorderSink;
 
@@ -26,6 +28,9 @@ use crate::telemetry::{DropReason, Ledger};
 
 /// A place that results go to.
 pub(crate) trait Sink: Send + Sized + 'static {
+    /// Whether results may still be written after one could not be.
+    const GOES_ON: bool;
+
     /// Takes one result.
     ///
     /// # Errors
@@ -106,6 +111,17 @@ impl<S: Sink> kameo::Actor for SinkActor<S> {
             let Some(sink) = &mut self.sink else {
                 return Ok(Some(Signal::Stop));
             };
+            // The run is given up: what still waits here is dropped, so that a slow file cannot hold it.
+            if self.shutdown.is_aborting() {
+                self.ledger
+                    .frame_dropped(account, &self.node, DropReason::ShuttingDown);
+                continue;
+            }
+            if self.failed && !S::GOES_ON {
+                self.ledger
+                    .frame_dropped(account, &self.node, DropReason::SinkFailed);
+                continue;
+            }
             match sink.write(&sample).await {
                 Ok(()) => {
                     self.ledger.frame_out(account);
@@ -139,6 +155,20 @@ impl<S: Sink> fmt::Debug for SinkActor<S> {
             .field("node", &self.node)
             .finish_non_exhaustive()
     }
+}
+
+/// An error with its causes, each said once.
+fn told(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
 }
 
 /// The JSON of one result, as JSON lines and zenoh carry it.

@@ -41,6 +41,8 @@ impl PublisherSink {
 }
 
 impl Sink for PublisherSink {
+    const GOES_ON: bool = true;
+
     async fn write(&mut self, sample: &Arc<Sample<Detected>>) -> Result<(), String> {
         let json = serde_json::to_vec(&frame_line(sample, self.with_latency)).map_err(|e| e.to_string())?;
         let settings = &self.settings;

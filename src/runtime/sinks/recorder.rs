@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::Sink;
+use super::{Sink, told};
 use crate::io::foxglove::{IMAGE_ANNOTATIONS, image_annotations, image_annotations_schema};
 use crate::io::messages::definition;
 use crate::io::recorder::{McapRecorder, RecordChannel, RecordCompression};
@@ -53,7 +53,7 @@ impl RecorderSink {
                 let channel = self
                     .recorder
                     .add_ros_channel(&message.topic, &message.type_name, &text);
-                Some(channel.map_err(|e| e.to_string())?)
+                Some(channel.map_err(|e| told(&e))?)
             }
             false => None,
         };
@@ -61,13 +61,16 @@ impl RecorderSink {
         let boxes = self
             .recorder
             .add_json_channel(&annotations, IMAGE_ANNOTATIONS, &image_annotations_schema())
-            .map_err(|e| e.to_string())?;
+            .map_err(|e| told(&e))?;
         self.channels.insert(Arc::clone(&message.topic), (image, boxes));
         Ok((image, boxes))
     }
 }
 
 impl Sink for RecorderSink {
+    // A chunk that is half written hides all that comes after it from readers.
+    const GOES_ON: bool = false;
+
     async fn write(&mut self, sample: &Arc<Sample<Detected>>) -> Result<(), String> {
         let (image, boxes) = self.channels_of(sample)?;
         let message = &sample.message;
@@ -76,15 +79,15 @@ impl Sink for RecorderSink {
         if let Some(image) = image {
             self.recorder
                 .write(image, message.log_time_ns, stamp_ns, &message.data)
-                .map_err(|e| e.to_string())?;
+                .map_err(|e| told(&e))?;
         }
         let json = image_annotations(&sample.payload.detections, stamp_ns).map_err(|e| e.to_string())?;
         self.recorder
             .write(boxes, message.log_time_ns, stamp_ns, &json)
-            .map_err(|e| e.to_string())
+            .map_err(|e| told(&e))
     }
 
     async fn finish(self) -> Result<(), String> {
-        self.recorder.finish().map_err(|e| e.to_string())
+        self.recorder.finish().map_err(|e| told(&e))
     }
 }

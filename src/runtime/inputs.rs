@@ -1,0 +1,148 @@
+//! The sources of a run: bags are opened, streams get their places, and the playing starts.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures_util::stream::FuturesUnordered;
+use kameo::actor::Spawn;
+
+use super::RuntimeError;
+use super::ending::{Ending, ending};
+use super::run::{RunOptions, Shared, StartedDetectors};
+use super::source::{Outlet, Source, SourceArgs, choose_topics};
+use crate::io::bag::Bag;
+use crate::pipeline::{Node, NodeKind, OnStreamsFull, Pipeline, Rate, SourceSettings};
+use crate::telemetry::StreamId;
+
+/// A source whose bag is open.
+pub(super) struct OpenSource {
+    /// Name of the node.
+    node: String,
+    /// Its settings.
+    pub(super) settings: SourceSettings,
+    bag: Bag,
+    topics: Vec<Arc<str>>,
+}
+
+impl OpenSource {
+    /// Messages that will be played.
+    pub(super) fn message_count(&self) -> u64 {
+        let played = |name: &str| self.topics.iter().any(|topic| **topic == *name);
+        self.bag
+            .topics()
+            .iter()
+            .filter(|topic| played(&topic.name))
+            .map(|topic| topic.messages)
+            .sum()
+    }
+}
+
+/// Opens the bag of every source.
+pub(super) fn open_sources(pipeline: &Pipeline) -> Result<Vec<OpenSource>, RuntimeError> {
+    let mut sources = Vec::new();
+    for node in &pipeline.nodes {
+        let NodeKind::Source(settings) = &node.kind else {
+            continue;
+        };
+        let refuse = |reason: String| RuntimeError::Source {
+            node: node.name.clone(),
+            reason,
+        };
+        let path = settings.bag.as_ref().ok_or_else(|| {
+            RuntimeError::Incomplete(format!("source {} has no bag: name one with --bag", node.name))
+        })?;
+        let bag = Bag::open(path).map_err(|e| refuse(e.to_string()))?;
+        for warning in bag.warnings() {
+            tracing::warn!(source = node.name, "{warning}");
+        }
+        let topics = choose_topics(&node.name, &bag, &settings.topics)?;
+        sources.push(OpenSource {
+            node: node.name.clone(),
+            settings: settings.clone(),
+            bag,
+            topics,
+        });
+    }
+    Ok(sources)
+}
+
+/// Starts the sources, each with a way into every detector that it feeds.
+pub(super) fn start_sources(
+    sources: Vec<OpenSource>,
+    pipeline: &Pipeline,
+    mut detectors: StartedDetectors,
+    shared: &Shared,
+    options: &RunOptions,
+    endings: &mut FuturesUnordered<Ending>,
+) {
+    let is_detector = |node: &&Node| matches!(node.kind, NodeKind::Detector(_));
+    let detector_count = pipeline.nodes.iter().filter(is_detector).count();
+    let source_count = sources.len();
+    // Streams of each detector that have a place, by the name of its node.
+    let mut placed: HashMap<&str, usize> = HashMap::new();
+    for source in sources {
+        let mut outlets = Vec::new();
+        for node in &pipeline.nodes {
+            let NodeKind::Detector(settings) = &node.kind else {
+                continue;
+            };
+            let Some(channel) = detectors.inlets.remove(&(source.node.clone(), node.name.clone())) else {
+                continue;
+            };
+            let model = &pipeline.models[&settings.model];
+            let room = match model.on_full {
+                OnStreamsFull::Reject => {
+                    let placed = placed.entry(&node.name).or_default();
+                    let room = (model.max_streams as usize).saturating_sub(*placed);
+                    *placed += source.topics.len();
+                    room
+                }
+                // A detector without state loses nothing when a stream gives up its place.
+                _ => usize::MAX,
+            };
+            let stream_of = |topic: &Arc<str>| -> (Arc<str>, StreamId) {
+                // As long as is needed to tell streams apart.
+                let mut name = topic.to_string();
+                if source_count > 1 {
+                    name = format!("{} {name}", source.node);
+                }
+                if detector_count > 1 {
+                    name = format!("{} {name}", node.name);
+                }
+                (Arc::clone(topic), shared.ledger.streams().register(&name))
+            };
+            let rejected: Vec<Arc<str>> = source.topics.iter().skip(room).cloned().collect();
+            for topic in &rejected {
+                tracing::warn!(
+                    detector = node.name,
+                    %topic,
+                    max_streams = model.max_streams,
+                    "more streams than the model has room for; this one is dropped"
+                );
+            }
+            outlets.push(Outlet {
+                channel,
+                streams: source.topics.iter().map(stream_of).collect(),
+                rejected,
+                node: node.name.as_str().into(),
+            });
+        }
+        let progress = Arc::clone(&options.progress);
+        let args = SourceArgs {
+            node: source.node.as_str().into(),
+            bag: source.bag,
+            topics: source.topics,
+            rate: if shared.lossless {
+                Rate::Max
+            } else {
+                source.settings.rate
+            },
+            outlets,
+            ledger: Arc::clone(&shared.ledger),
+            clock: shared.clock,
+            shutdown: shared.shutdown.clone(),
+            progress: Arc::new(move || progress.message()),
+        };
+        endings.push(ending(source.node, Source::spawn(args)));
+    }
+}
