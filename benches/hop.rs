@@ -24,8 +24,8 @@ fn channel_hop(c: &mut Criterion) {
                 b.iter_custom(|rounds| {
                     let payload = Arc::clone(&payload);
                     runtime.block_on(async move {
-                        let (there_tx, there_rx) = bounded::<Arc<[u8]>>(4, policy);
-                        let (back_tx, back_rx) = bounded::<Arc<[u8]>>(4, policy);
+                        let (there_tx, mut there_rx) = bounded::<Arc<[u8]>>(4, policy);
+                        let (back_tx, mut back_rx) = bounded::<Arc<[u8]>>(4, policy);
                         let echo = tokio::spawn(async move {
                             while let Some(item) = there_rx.recv().await {
                                 back_tx.send(item).await;

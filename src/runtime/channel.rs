@@ -3,8 +3,8 @@
 //! flume moves the items; what it lacks is "keep the newest". A sender with that policy holds a receiving end
 //! too and takes the oldest item out itself, so that the item can be accounted for.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::select_all;
 
@@ -16,17 +16,18 @@ use crate::telemetry::DropReason;
 pub struct Sender<T> {
     items: flume::Sender<T>,
     /// Other end of the same channel, to make room with.
-    oldest: Option<flume::Receiver<T>>,
+    oldest: Option<Arc<Mutex<flume::Receiver<T>>>>,
     on_full: OnFull,
     reader_gone: Arc<AtomicBool>,
 }
 
-/// The receiving end of one channel, or of several that lead to one reader.
+/// The receiving end of one channel, or of several that lead to one reader. It has one reader at a time: with more
+/// of them waiting, a channel would take in more than its capacity.
 #[derive(Debug)]
 pub struct Receiver<T> {
     channels: Vec<End<T>>,
     /// The channel that is looked at first; moves on with every item, so that none starves another.
-    turn: AtomicUsize,
+    turn: usize,
 }
 
 /// One channel of a receiver.
@@ -66,7 +67,7 @@ impl<T> Sent<T> {
 pub fn bounded<T>(capacity: usize, on_full: OnFull) -> (Sender<T>, Receiver<T>) {
     let (tx, rx) = flume::bounded(capacity.max(1));
     let reader_gone = Arc::new(AtomicBool::new(false));
-    let oldest = (on_full == OnFull::DropOldest).then(|| rx.clone());
+    let oldest = (on_full == OnFull::DropOldest).then(|| Arc::new(Mutex::new(rx.clone())));
     (
         Sender {
             items: tx,
@@ -79,7 +80,7 @@ pub fn bounded<T>(capacity: usize, on_full: OnFull) -> (Sender<T>, Receiver<T>) 
                 items: rx,
                 reader_gone,
             }],
-            turn: AtomicUsize::new(0),
+            turn: 0,
         },
     )
 }
@@ -123,6 +124,7 @@ impl<T> Sender<T> {
         if self.reader_gone.load(Ordering::Acquire) {
             return Err(item);
         }
+        let _alone = self.alone();
         self.items.try_send(item).map_err(flume::TrySendError::into_inner)
     }
 
@@ -139,31 +141,26 @@ impl<T> Sender<T> {
     }
 
     fn send_newest(&self, item: T) -> Sent<T> {
-        let mut displaced = None;
-        let mut item = item;
-        loop {
-            match self.items.try_send(item) {
-                Ok(()) => return displaced.map_or(Sent::Queued, Sent::Displaced),
-                Err(flume::TrySendError::Disconnected(back)) => return Sent::Closed(back),
-                Err(flume::TrySendError::Full(back)) if displaced.is_none() => {
-                    displaced = self.oldest.as_ref().and_then(|oldest| oldest.try_recv().ok());
-                    item = back;
-                }
-                // Another sender took the room that was made; the one item to give up is this one, and the
-                // displaced one goes back to being the loss of this call.
-                Err(flume::TrySendError::Full(back)) => match displaced.take() {
-                    Some(older) => match self.items.try_send(back) {
-                        Ok(()) => return Sent::Displaced(older),
-                        Err(error) => {
-                            item = error.into_inner();
-                            displaced = Some(older);
-                            std::hint::spin_loop();
-                        }
-                    },
-                    None => return Sent::Refused(back),
-                },
-            }
+        let oldest = self.alone();
+        let back = match self.items.try_send(item) {
+            Ok(()) => return Sent::Queued,
+            Err(flume::TrySendError::Disconnected(back)) => return Sent::Closed(back),
+            Err(flume::TrySendError::Full(back)) => back,
+        };
+        let displaced = oldest.as_ref().and_then(|oldest| oldest.try_recv().ok());
+        match self.items.try_send(back) {
+            Ok(()) => displaced.map_or(Sent::Queued, Sent::Displaced),
+            // Not reached: the room was just made or found, no other sender is at work, and one reader never
+            // lets a channel overflow.
+            Err(error) => Sent::Refused(error.into_inner()),
         }
+    }
+
+    /// Keeps the other senders out where one may take an item out to make room: otherwise they would fill the
+    /// room, and with all of them at it no thread might be left to receive.
+    fn alone(&self) -> Option<MutexGuard<'_, flume::Receiver<T>>> {
+        let oldest = self.oldest.as_ref()?;
+        Some(oldest.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -177,12 +174,12 @@ impl<T> Receiver<T> {
                 .into_iter()
                 .flat_map(|receiver| receiver.channels)
                 .collect(),
-            turn: AtomicUsize::new(0),
+            turn: 0,
         }
     }
 
     /// The next item; `None` once all senders are gone and nothing waits. Dropping the future loses nothing.
-    pub async fn recv(&self) -> Option<T> {
+    pub async fn recv(&mut self) -> Option<T> {
         if let [only] = &self.channels[..] {
             return only.items.recv_async().await.ok();
         }
@@ -205,10 +202,11 @@ impl<T> Receiver<T> {
 
     /// The next item if one waits.
     #[must_use]
-    pub fn try_recv(&self) -> Option<T> {
-        let first = self.turn.fetch_add(1, Ordering::Relaxed);
+    pub fn try_recv(&mut self) -> Option<T> {
+        let first = self.turn;
+        self.turn = first.wrapping_add(1);
         let count = self.channels.len();
-        (0..count).find_map(|i| self.channels[(first + i) % count].items.try_recv().ok())
+        (0..count).find_map(|i| self.channels[first.wrapping_add(i) % count].items.try_recv().ok())
     }
 }
 
