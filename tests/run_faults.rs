@@ -316,6 +316,24 @@ fn an_output_that_cannot_be_written_is_told_before_any_other_is_touched() {
 }
 
 #[test]
+fn a_publisher_that_cannot_join_ends_the_run_before_files_are_touched() {
+    let lab = Lab::new();
+    lab.bag(&film(TOPIC, 2, PERIOD_NS));
+    let text = std::fs::read_to_string(lab.path("tiny.yaml")).unwrap();
+    // Port 1 of this machine is nobody's.
+    let air = "  air: { kind: publisher, transport: zenoh, input: detector, mode: client, connect: [tcp/127.0.0.1:1] }";
+    let text = text.replace("nodes:\n", &format!("nodes:\n{air}\n"));
+    std::fs::write(lab.path("tiny.yaml"), text).unwrap();
+    let run = lab.run(&["-q", "--jsonl", "out.jsonl", "--record", "tape.mcap"]);
+    refused(
+        &run,
+        &["sink air: the zenoh session cannot be opened", "tcp/127.0.0.1:1"],
+    );
+    assert!(!run.told.contains(".rs:"), "{}", run.told);
+    assert!(!lab.path("out.jsonl").exists() && !lab.path("tape.mcap").exists());
+}
+
+#[test]
 fn a_run_never_writes_over_its_own_bag_nor_two_outputs_into_one_file() {
     let lab = Lab::new();
     let bag = lab.bag(&film(TOPIC, 2, PERIOD_NS));
@@ -334,6 +352,7 @@ fn a_run_never_writes_over_its_own_bag_nor_two_outputs_into_one_file() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
 fn a_disk_that_is_full_is_counted_and_told_and_the_other_outputs_are_whole() {
     let lab = Lab::new();
     let frames: Vec<_> = (0..300)

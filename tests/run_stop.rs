@@ -1,4 +1,5 @@
 //! `sensorium run` is told to stop: it ends soon, its outputs are whole, and every frame is accounted for.
+#![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod support;

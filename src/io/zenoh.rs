@@ -77,7 +77,7 @@ impl ZenohPublisher {
         }
         let session = zenoh::open(config)
             .await
-            .map_err(|e| ZenohError::Open(e.to_string()))?;
+            .map_err(|e| ZenohError::Open(words(&e)))?;
         Ok(Self {
             session,
             publishers: HashMap::new(),
@@ -92,7 +92,7 @@ impl ZenohPublisher {
     pub async fn put(&mut self, key: &str, json: Vec<u8>) -> Result<(), ZenohError> {
         let failed = |reason: zenoh::Error| ZenohError::Publish {
             key: key.into(),
-            reason: reason.to_string(),
+            reason: words(&reason),
         };
         if !self.publishers.contains_key(key) {
             let publisher = self
@@ -119,14 +119,29 @@ impl ZenohPublisher {
         self.session
             .close()
             .await
-            .map_err(|e| ZenohError::Close(e.to_string()))
+            .map_err(|e| ZenohError::Close(words(&e)))
     }
+}
+
+/// What zenoh says, without the places in its source code that it adds.
+fn words(error: &zenoh::Error) -> String {
+    let text = error.to_string();
+    let mut words = text.split_whitespace().peekable();
+    let mut kept = Vec::new();
+    while let Some(word) = words.next() {
+        if word == "at" && words.peek().is_some_and(|place| place.contains(".rs:")) {
+            words.next();
+        } else {
+            kept.push(word);
+        }
+    }
+    kept.join(" ")
 }
 
 fn set(config: &mut Config, key: &'static str, value: String) -> Result<(), ZenohError> {
     config.insert_json5(key, &value).map_err(|e| ZenohError::Setting {
         key,
         value,
-        reason: e.to_string(),
+        reason: words(&e),
     })
 }

@@ -190,11 +190,12 @@ impl<T> Receiver<T> {
             if let Some(item) = self.try_recv() {
                 return Some(item);
             }
-            let open = self.channels.iter().filter(|end| !end.items.is_disconnected());
+            // Looked at in this order: once the senders are gone, nothing is put in any more.
+            let over = |end: &&End<T>| end.items.is_disconnected() && end.items.is_empty();
+            let open = self.channels.iter().filter(|end| !over(end));
             let waiting: Vec<_> = open.map(|end| end.items.recv_async()).collect();
             if waiting.is_empty() {
-                // The last sender may have put something in before it went.
-                return self.try_recv();
+                return None;
             }
             if let (Ok(item), ..) = select_all(waiting).await {
                 return Some(item);

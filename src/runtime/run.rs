@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
 use futures_util::stream::FuturesUnordered;
-use kameo::actor::{ActorRef, Spawn};
+use kameo::actor::Spawn;
 use tokio::sync::oneshot;
 
 use super::channel::{self, Receiver, Sender};
@@ -157,12 +157,10 @@ pub async fn run(
     // that cannot start.
     check_outputs(pipeline)?;
     let detectors = models::load_all(pipeline)?;
-    let mut sinks = open_sinks(pipeline, &shared, &options).await?;
+    let mut sinks = plan_sinks(pipeline, &shared);
     let mut endings: FuturesUnordered<Ending> = FuturesUnordered::new();
     let started_detectors = start_detectors(pipeline, detectors, &shared, &mut sinks, &mut endings).await?;
-    for sink in sinks.drain(..) {
-        (sink.start)(&mut endings);
-    }
+    start_sinks(sinks, &shared, &options, &mut endings).await?;
 
     options
         .progress
@@ -219,80 +217,93 @@ pub async fn run(
     })
 }
 
-/// Starts a sink and adds its ending to the run's.
-type StartSink = Box<dyn FnOnce(&mut FuturesUnordered<Ending>) + Send>;
-
-/// A sink that is open but not running yet.
-struct OpenSink {
+/// A sink with its channels, before anything is opened.
+struct PlannedSink<'a> {
+    node: &'a Node,
     /// The way into it from each detector, by the name of the finish actor.
     outlets: BTreeMap<String, SinkOutlet>,
-    start: StartSink,
+    input: Receiver<SinkItem>,
 }
 
-async fn open_sinks(
-    pipeline: &Pipeline,
-    shared: &Shared,
-    options: &RunOptions,
-) -> Result<Vec<OpenSink>, RuntimeError> {
-    let mut sinks = Vec::new();
-    let mut meter = Some(Arc::clone(&shared.meter));
+/// The sinks of a pipeline; files last, so that they are opened when nothing else can fail any more.
+fn plan_sinks<'a>(pipeline: &'a Pipeline, shared: &Shared) -> Vec<PlannedSink<'a>> {
+    let plan = |node: &'a Node| {
+        let (senders, input) = shared.channel_into(&node.name);
+        let account = shared.sink_ledger.streams().register(&node.name);
+        let outlet = |channel| SinkOutlet {
+            channel,
+            account,
+            node: node.name.clone(),
+        };
+        let outlets = senders.into_iter().map(|(from, channel)| (from, outlet(channel)));
+        PlannedSink {
+            node,
+            outlets: outlets.collect(),
+            input,
+        }
+    };
+    let (mut publishers, mut files) = (Vec::new(), Vec::new());
     for node in &pipeline.nodes {
         match &node.kind {
+            NodeKind::Publisher(_) => publishers.push(plan(node)),
+            NodeKind::Recorder(_) | NodeKind::JsonLines(_) => files.push(plan(node)),
+            NodeKind::Source(_) | NodeKind::Detector(_) => {}
+        }
+    }
+    publishers.append(&mut files);
+    publishers
+}
+
+/// Opens and starts the sinks.
+async fn start_sinks(
+    sinks: Vec<PlannedSink<'_>>,
+    shared: &Shared,
+    options: &RunOptions,
+    endings: &mut FuturesUnordered<Ending>,
+) -> Result<(), RuntimeError> {
+    let mut meter = Some(Arc::clone(&shared.meter));
+    for PlannedSink { node, input, .. } in sinks {
+        let name = &node.name;
+        match &node.kind {
             NodeKind::Publisher(settings) => {
-                let refuse = |reason| RuntimeError::Sink {
-                    node: node.name.clone(),
-                    reason,
-                };
                 let publisher = ZenohPublisher::open(settings)
                     .await
-                    .map_err(|e| refuse(e.to_string()))?;
+                    .map_err(|e| RuntimeError::Sink {
+                        node: name.clone(),
+                        reason: e.to_string(),
+                    })?;
                 // The first publisher of the file measures when frames are published.
                 let sink =
                     PublisherSink::new(publisher, settings.clone(), meter.take(), options.with_latency);
-                sinks.push(open_sink(node, sink, shared, SinkActor::spawn));
+                let actor = sink_actor(name, sink, input, shared);
+                endings.push(ending(name.clone(), SinkActor::spawn(actor)));
             }
             // A file may take its time, and other actors must not wait for it: these get threads of their own.
             NodeKind::Recorder(settings) => {
                 let sink = RecorderSink::create(&settings.path, settings.include_images)?;
-                sinks.push(open_sink(node, sink, shared, SinkActor::spawn_in_thread));
+                let actor = sink_actor(name, sink, input, shared);
+                endings.push(ending(name.clone(), SinkActor::spawn_in_thread(actor)));
             }
             NodeKind::JsonLines(settings) => {
                 let with_latency = options.with_latency && !shared.lossless;
                 let sink = JsonLinesSink::create(&settings.path, with_latency)?;
-                sinks.push(open_sink(node, sink, shared, SinkActor::spawn_in_thread));
+                let actor = sink_actor(name, sink, input, shared);
+                endings.push(ending(name.clone(), SinkActor::spawn_in_thread(actor)));
             }
             NodeKind::Source(_) | NodeKind::Detector(_) => {}
         }
     }
-    Ok(sinks)
+    Ok(())
 }
 
-fn open_sink<S: Sink>(
-    node: &Node,
-    sink: S,
-    shared: &Shared,
-    spawn: fn(SinkActor<S>) -> ActorRef<SinkActor<S>>,
-) -> OpenSink {
-    let (senders, rx) = shared.channel_into::<SinkItem>(&node.name);
-    let account = shared.sink_ledger.streams().register(&node.name);
-    let actor = SinkActor::new(
-        &node.name,
+fn sink_actor<S: Sink>(node: &str, sink: S, input: Receiver<SinkItem>, shared: &Shared) -> SinkActor<S> {
+    SinkActor::new(
+        node,
         sink,
-        rx,
+        input,
         Arc::clone(&shared.sink_ledger),
         shared.shutdown.clone(),
-    );
-    let name = node.name.clone();
-    let outlet = |channel| SinkOutlet {
-        channel,
-        account,
-        node: node.name.clone(),
-    };
-    let outlets = senders.into_iter().map(|(from, channel)| (from, outlet(channel)));
-    OpenSink {
-        outlets: outlets.collect(),
-        start: Box::new(move |endings| endings.push(ending(name, spawn(actor)))),
-    }
+    )
 }
 
 /// Detectors that are ready for frames.
@@ -306,7 +317,7 @@ async fn start_detectors(
     pipeline: &Pipeline,
     parts: Vec<DetectorParts>,
     shared: &Shared,
-    sinks: &mut [OpenSink],
+    sinks: &mut [PlannedSink<'_>],
     endings: &mut FuturesUnordered<Ending>,
 ) -> Result<StartedDetectors, RuntimeError> {
     let nodes: Vec<(&str, &DetectorSettings)> = pipeline
