@@ -3,8 +3,8 @@
 //! flume moves the items; what it lacks is "keep the newest". A sender with that policy holds a receiving end
 //! too and takes the oldest item out itself, so that the item can be accounted for.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::select_all;
 
@@ -16,7 +16,7 @@ use crate::telemetry::DropReason;
 pub struct Sender<T> {
     items: flume::Sender<T>,
     /// Other end of the same channel, to make room with.
-    oldest: Option<flume::Receiver<T>>,
+    oldest: Option<Arc<Mutex<flume::Receiver<T>>>>,
     on_full: OnFull,
     reader_gone: Arc<AtomicBool>,
 }
@@ -66,7 +66,7 @@ impl<T> Sent<T> {
 pub fn bounded<T>(capacity: usize, on_full: OnFull) -> (Sender<T>, Receiver<T>) {
     let (tx, rx) = flume::bounded(capacity.max(1));
     let reader_gone = Arc::new(AtomicBool::new(false));
-    let oldest = (on_full == OnFull::DropOldest).then(|| rx.clone());
+    let oldest = (on_full == OnFull::DropOldest).then(|| Arc::new(Mutex::new(rx.clone())));
     (
         Sender {
             items: tx,
@@ -139,27 +139,23 @@ impl<T> Sender<T> {
     }
 
     fn send_newest(&self, item: T) -> Sent<T> {
+        // All senders of such a channel share this lock, so that whoever makes room also gets it; the reader
+        // only ever makes more.
+        let oldest = self
+            .oldest
+            .as_ref()
+            .map(|oldest| oldest.lock().unwrap_or_else(PoisonError::into_inner));
         let mut displaced = None;
         let mut item = item;
         loop {
             match self.items.try_send(item) {
                 Ok(()) => return displaced.map_or(Sent::Queued, Sent::Displaced),
                 Err(flume::TrySendError::Disconnected(back)) => return Sent::Closed(back),
-                Err(flume::TrySendError::Full(back)) if displaced.is_none() => {
-                    displaced = self.oldest.as_ref().and_then(|oldest| oldest.try_recv().ok());
-                    item = back;
-                }
-                // Another sender took the room that was made; the one item to give up is this one, and the
-                // displaced one goes back to being the loss of this call.
-                Err(flume::TrySendError::Full(back)) => match displaced.take() {
-                    Some(older) => match self.items.try_send(back) {
-                        Ok(()) => return Sent::Displaced(older),
-                        Err(error) => {
-                            item = error.into_inner();
-                            displaced = Some(older);
-                            std::hint::spin_loop();
-                        }
-                    },
+                Err(flume::TrySendError::Full(back)) => match &oldest {
+                    Some(oldest) => {
+                        displaced = displaced.or_else(|| oldest.try_recv().ok());
+                        item = back;
+                    }
                     None => return Sent::Refused(back),
                 },
             }
