@@ -129,6 +129,8 @@ fn a_capture_refuses_what_a_trace_cannot_hold_and_stays_usable() {
     }
     refused(device.sync_event(event, Instant::now()));
     refused(device.alloc(&spec(), BufferClass::Input).map(drop));
+    refused(device.free(a));
+    refused(device.drain(Duration::from_secs(1)));
     let program = device.compile(&relu()).unwrap();
     refused(device.launch(Cq::IO, program, &[a, b]));
     let miss = device.compile(&add()).unwrap_err();

@@ -318,3 +318,33 @@ fn wrong_use_is_answered_with_names() {
         Err(TraceError::Options { .. })
     ));
 }
+
+#[test]
+fn outputs_that_a_later_replay_overwrites_cannot_be_read() {
+    let mut device = open(2);
+    let (mut runner, x, variant) = runner(&mut device, TraceOptions::two_queues(), Box::new(doubled));
+    runner.capture(&mut device).unwrap();
+    let bytes = spec().bytes();
+    let input = device.host_slot(bytes).unwrap();
+    let mut output = device.host_slot(bytes).unwrap();
+    let runs: Vec<_> = (0..3)
+        .map(|_| runner.run(&mut device, variant, &[(x, &input)]).unwrap())
+        .collect();
+    // Two sets of outputs: the third replay takes the first one's.
+    let overtaken = runner.read(&mut device, runs[0], 0, &mut output);
+    assert!(
+        matches!(overtaken, Err(TraceError::Overtaken { .. })),
+        "{overtaken:?}"
+    );
+    for &run in &runs[1..] {
+        let read = runner.read(&mut device, run, 0, &mut output).unwrap();
+        runner.wait(&mut device, read).unwrap();
+    }
+    assert!(matches!(
+        runner.read(&mut device, runs[2], 1, &mut output),
+        Err(TraceError::Unknown { .. })
+    ));
+    runner.release(&mut device).unwrap();
+    let after = runner.call(&mut device, variant, &[(x, &tensor(0.0))]);
+    assert!(matches!(after, Err(TraceError::Released { .. })), "{after:?}");
+}

@@ -68,8 +68,9 @@ pub enum DeviceHealth {
 ///
 /// Commands on one queue run in order; queues are ordered only by events. Inside a capture only
 /// [`Device::compile`], [`Device::launch`] on the capturing queue and allocation or freeing of
-/// [`BufferClass::Intermediate`] and [`BufferClass::Output`] buffers are allowed; anything else is refused
-/// with [`DeviceError::DuringCapture`] and the capture stays usable.
+/// [`BufferClass::Intermediate`] and [`BufferClass::Output`] buffers are allowed, and calls that touch no queue
+/// ([`Device::host_slot`], [`Device::poll_event`], look-ups); anything else is refused with
+/// [`DeviceError::DuringCapture`] and the capture stays usable.
 pub trait Device: Send {
     /// What the device can do.
     fn caps(&self) -> &DeviceCaps;

@@ -19,7 +19,7 @@ const DEVICE_WRITES: u32 = 1 << 31;
 
 struct Inner {
     bytes: usize,
-    memory: UnsafeCell<Box<[Line]>>,
+    memory: Box<[UnsafeCell<Line>]>,
     state: AtomicU32,
 }
 
@@ -28,6 +28,13 @@ struct Inner {
 unsafe impl Sync for Inner {}
 // SAFETY: `Inner` owns its memory; nothing in it is tied to a thread.
 unsafe impl Send for Inner {}
+
+impl Inner {
+    /// Start of the memory, without a reference to it.
+    fn as_ptr(&self) -> *mut u8 {
+        self.memory.as_ptr().cast_mut().cast()
+    }
+}
 
 /// Aligned host memory for transfers. One owner; the device borrows it from the moment a transfer is
 /// enqueued until the transfer is done, and access in between is refused.
@@ -39,11 +46,11 @@ impl HostSlot {
     /// A zeroed slot of `bytes` bytes on a 64-byte boundary.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
-        let lines = vec![Line([0; 64]); bytes.div_ceil(64)].into_boxed_slice();
+        let lines = (0..bytes.div_ceil(64)).map(|_| UnsafeCell::new(Line([0; 64])));
         Self {
             inner: Arc::new(Inner {
                 bytes,
-                memory: UnsafeCell::new(lines),
+                memory: lines.collect(),
                 state: AtomicU32::new(0),
             }),
         }
@@ -77,7 +84,7 @@ impl HostSlot {
         }
         // SAFETY: no device write is pending, and a new one needs `&mut self` to be enqueued, which cannot
         // happen while the returned borrow lives.
-        Ok(unsafe { std::slice::from_raw_parts(self.inner.memory.get().read_ptr(), self.inner.bytes) })
+        Ok(unsafe { std::slice::from_raw_parts(self.inner.as_ptr(), self.inner.bytes) })
     }
 
     /// The contents, to be written.
@@ -89,7 +96,7 @@ impl HostSlot {
             return Err(SlotError);
         }
         // SAFETY: no lease exists, and `&mut self` keeps new ones from being made while the borrow lives.
-        Ok(unsafe { std::slice::from_raw_parts_mut(self.inner.memory.get().read_ptr(), self.inner.bytes) })
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.inner.as_ptr(), self.inner.bytes) })
     }
 
     /// Lends the slot to the device as the source of a transfer.
@@ -138,7 +145,7 @@ pub(super) struct SlotLease {
 impl SlotLease {
     /// Start of the slot's memory.
     pub(super) fn as_ptr(&self) -> *mut u8 {
-        self.inner.memory.get().read_ptr()
+        self.inner.as_ptr()
     }
 }
 
@@ -151,19 +158,6 @@ impl Drop for SlotLease {
 impl fmt::Debug for SlotLease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SlotLease({} bytes)", self.inner.bytes)
-    }
-}
-
-/// Address of boxed lines without forming a reference to them.
-trait ReadPtr {
-    fn read_ptr(self) -> *mut u8;
-}
-
-impl ReadPtr for *mut Box<[Line]> {
-    fn read_ptr(self) -> *mut u8 {
-        // SAFETY: the pointer comes from a live `UnsafeCell`; only the box's address is read, and the box
-        // itself is never replaced.
-        unsafe { (*self).as_mut_ptr().cast() }
     }
 }
 

@@ -188,9 +188,17 @@ impl kameo::Actor for DeviceOwner {
         _: WeakActorRef<Self>,
         _: kameo::error::ActorStopReason,
     ) -> Result<(), RuntimeError> {
-        for flight in std::mem::take(&mut self.flights) {
-            self.ledger
-                .frame_dropped(flight.meta.id, NAME, DropReason::ShuttingDown);
+        // Empty after a normal end; whatever else stopped this actor, no frame goes unaccounted.
+        let flying = std::mem::take(&mut self.flights)
+            .into_iter()
+            .map(|flight| flight.meta.id);
+        let waiting = self
+            .held
+            .take()
+            .into_iter()
+            .chain(std::iter::from_fn(|| self.input.try_recv()));
+        for id in flying.chain(waiting.map(|sample| sample.meta.id)) {
+            self.ledger.frame_dropped(id, NAME, DropReason::ShuttingDown);
         }
         let device = self.device.as_mut();
         for lane in &mut self.lanes {

@@ -371,10 +371,17 @@ async fn start_detectors(
     endings.push(ending("device".into(), owner));
 
     let mut inlets = HashMap::new();
-    let has_publisher = pipeline
+    // The first publisher measures what it publishes; other detectors are measured when their results are out.
+    let publisher = pipeline
         .nodes
         .iter()
-        .any(|node| matches!(node.kind, NodeKind::Publisher(_)));
+        .find(|node| matches!(node.kind, NodeKind::Publisher(_)));
+    let measured_by_publisher = |detector: &str| {
+        publisher.is_some_and(|publisher| {
+            let fed_by = |edge: &crate::pipeline::Edge| edge.to == publisher.name && edge.from == detector;
+            pipeline.edges.iter().any(fed_by)
+        })
+    };
     for (index, (((name, settings), host), (pool, rx))) in nodes
         .iter()
         .zip(hosts)
@@ -414,7 +421,7 @@ async fn start_detectors(
                 .collect(),
             ledger: Arc::clone(&shared.ledger),
             sink_ledger: Arc::clone(&shared.sink_ledger),
-            meter: (!has_publisher).then(|| Arc::clone(&shared.meter)),
+            meter: (!measured_by_publisher(name)).then(|| Arc::clone(&shared.meter)),
             clock: shared.clock,
         };
         let stage = Stage::new(

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use kameo::actor::{ActorRef, WeakActorRef};
 use kameo::error::Infallible;
 use kameo::mailbox::{MailboxReceiver, Signal};
-use kameo::message::{Context, Message as Handler};
 
 use super::RuntimeError;
 use super::channel::Sender;
@@ -29,10 +28,6 @@ const NAP: Duration = Duration::from_millis(50);
 
 /// Troubles of a bag that are told one by one; a bag that is broken throughout has more than anyone reads.
 const TROUBLES_TOLD: u64 = 5;
-
-/// Tells a source to stop; what it has sent comes out.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct StopSource;
 
 /// One receiver of a source's frames.
 #[derive(Debug)]
@@ -167,14 +162,6 @@ impl kameo::Actor for Source {
             });
         }
         Ok(())
-    }
-}
-
-impl Handler<StopSource> for Source {
-    type Reply = ();
-
-    async fn handle(&mut self, _: StopSource, _: &mut Context<Self, ()>) {
-        self.shutdown.drain();
     }
 }
 

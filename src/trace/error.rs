@@ -75,6 +75,14 @@ pub enum TraceError {
         /// The variant.
         variant: String,
     },
+    /// A read of a replay whose outputs a later replay may have overwritten.
+    #[error("{runner}: the outputs of this replay of variant {variant} were overwritten by a later one")]
+    Overtaken {
+        /// Name of the runner.
+        runner: String,
+        /// The variant.
+        variant: String,
+    },
     /// A variant that returns no tensor.
     #[error("{runner}: variant {variant} returns no output")]
     NoOutput {

@@ -23,9 +23,12 @@ pub struct Pending {
 }
 
 impl TraceRunner {
-    /// Sets a parameter for the following replays. Nothing is uploaded if the value is the same.
+    /// Sets a parameter for the following replays. Nothing is uploaded if the value is the same; after a release
+    /// nothing happens at all.
     pub fn set_param(&mut self, param: ParamId, value: f32) {
-        self.tables.params[param.0].value = value;
+        if let Some(param) = self.tables.params.get_mut(param.0) {
+            param.value = value;
+        }
     }
 
     /// Enqueues the upload of inputs, each from the start of its slot. The event completes when the slots
@@ -63,18 +66,13 @@ impl TraceRunner {
                 .map_err(|e| self.device_error(e))?;
         }
         for &(id, slot) in inputs {
-            let input = &mut self.tables.inputs[id.0];
-            let target = match input.staging {
-                Some(staging) => {
-                    input.staged = true;
-                    staging
-                }
-                None => input.tensor.buffer,
-            };
-            let bytes = input.spec.bytes();
+            let input = &self.tables.inputs[id.0];
+            let (bytes, target) = (input.spec.bytes(), input.staging.unwrap_or(input.tensor.buffer));
             device
                 .write(cq, target, 0, slot, bytes)
                 .map_err(|e| self.device_error(e))?;
+            let input = &mut self.tables.inputs[id.0];
+            input.staged = input.staging.is_some();
         }
         let uploaded = device.record_event(cq).map_err(|e| self.device_error(e))?;
         self.uploaded = Some(uploaded);
@@ -98,23 +96,24 @@ impl TraceRunner {
             });
         };
         let cq = Cq::COMPUTE;
-        if self.options.queues == 2
-            && let Some(uploaded) = self.uploaded.take()
-        {
+        // What is waited for is forgotten only once the wait is enqueued: a refused call changes nothing.
+        if let (2, Some(uploaded)) = (self.options.queues, self.uploaded) {
             device
                 .wait_event(cq, uploaded)
                 .map_err(|e| self.device_error(e))?;
+            self.uploaded = None;
         }
         self.unstage(device)?;
         self.upload_params(device)?;
-        if self.options.queues == 2
-            && let Some(read) = self.read_done[phase].take()
-        {
+        if let (2, Some(read)) = (self.options.queues, self.read_done[phase]) {
             device.wait_event(cq, read).map_err(|e| self.device_error(e))?;
+            self.read_done[phase] = None;
         }
         device.replay(cq, trace).map_err(|e| self.device_error(e))?;
         let done = device.record_event(cq).map_err(|e| self.device_error(e))?;
         self.replayed = Some(done);
+        self.written[phase] = Some(done);
+        self.variants[variant.0].written[phase] = Some(done);
         self.variants[variant.0].last = Some((phase, done));
         self.next_phase = (phase + 1) % self.options.output_phases;
         Ok(Pending { variant, phase, done })
@@ -139,7 +138,8 @@ impl TraceRunner {
     /// completed, or uploads behind it wait as well.
     ///
     /// # Errors
-    /// [`TraceError::WrongInput`] for a slot smaller than the output, device errors.
+    /// [`TraceError::Overtaken`] if a later replay writes the same outputs, [`TraceError::WrongInput`] for a slot
+    /// smaller than the output, device errors.
     pub fn read(
         &mut self,
         device: &mut dyn Device,
@@ -149,8 +149,17 @@ impl TraceRunner {
     ) -> Result<EventId, TraceError> {
         self.alive()?;
         let cq = self.transfer_queue();
-        let OutputInfo { spec, buffer, .. } =
-            &self.variants[pending.variant.0].captured[pending.phase].outputs[output];
+        let info = self
+            .outputs_of(pending)?
+            .get(output)
+            .ok_or_else(|| TraceError::Unknown {
+                runner: self.name.clone(),
+                kind: "output",
+                name: output.to_string(),
+                known: Vec::new(),
+            })?;
+        self.still_there(pending, info)?;
+        let OutputInfo { spec, buffer, .. } = info;
         if slot.len() < spec.bytes() {
             return Err(TraceError::WrongInput {
                 runner: self.name.clone(),
@@ -184,6 +193,7 @@ impl TraceRunner {
         variant: VariantId,
         inputs: &[(InputId, &HostTensor)],
     ) -> Result<TensorMap, TraceError> {
+        self.alive()?;
         let slots = self.slots_for(device, inputs)?;
         let uploads: Vec<_> = slots.iter().map(|(input, slot)| (*input, slot)).collect();
         let pending = self.run(device, variant, &uploads)?;
@@ -269,24 +279,48 @@ impl TraceRunner {
     fn unstage(&mut self, device: &mut dyn Device) -> Result<(), TraceError> {
         let mut moved = false;
         for index in 0..self.tables.inputs.len() {
-            let input = &mut self.tables.inputs[index];
+            let input = &self.tables.inputs[index];
             if let (true, Some(staging)) = (input.staged, input.staging) {
-                input.staged = false;
-                moved = true;
                 let target = input.tensor.buffer;
                 device
                     .copy(Cq::COMPUTE, staging, target)
                     .map_err(|e| self.device_error(e))?;
+                self.tables.inputs[index].staged = false;
+                moved = true;
             }
         }
         if moved {
-            self.staging_free = Some(
-                device
-                    .record_event(Cq::COMPUTE)
-                    .map_err(|e| self.device_error(e))?,
-            );
+            let consumed = device.record_event(Cq::COMPUTE);
+            self.staging_free = Some(consumed.map_err(|e| self.device_error(e))?);
         }
         Ok(())
+    }
+
+    /// The outputs of a replay's trace.
+    fn outputs_of(&self, pending: Pending) -> Result<&[OutputInfo], TraceError> {
+        match self.variants[pending.variant.0].captured.get(pending.phase) {
+            Some(captured) => Ok(&captured.outputs),
+            None => Err(TraceError::NotCaptured {
+                runner: self.name.clone(),
+            }),
+        }
+    }
+
+    /// Whether an output still holds what a replay wrote.
+    fn still_there(&self, pending: Pending, output: &OutputInfo) -> Result<(), TraceError> {
+        let variant = &self.variants[pending.variant.0];
+        let written = if output.owned {
+            &variant.written
+        } else {
+            &self.written
+        };
+        if written[pending.phase] == Some(pending.done) {
+            return Ok(());
+        }
+        Err(TraceError::Overtaken {
+            runner: self.name.clone(),
+            variant: variant.name.clone(),
+        })
     }
 
     fn upload_params(&mut self, device: &mut dyn Device) -> Result<(), TraceError> {
@@ -312,8 +346,9 @@ impl TraceRunner {
                 .bytes_mut()?
                 .copy_from_slice(&param.value.to_ne_bytes());
             let written = device.write(Cq::COMPUTE, param.tensor.buffer, 0, &param.slot, 4);
-            param.uploaded = Some(param.value);
             written.map_err(|e| self.device_error(e))?;
+            let param = &mut self.tables.params[index];
+            param.uploaded = Some(param.value);
         }
         Ok(())
     }
@@ -346,12 +381,13 @@ impl TraceRunner {
 
     fn read_all(&mut self, device: &mut dyn Device, pending: Pending) -> Result<TensorMap, TraceError> {
         self.wait(device, pending.done)?;
-        let outputs = self.variants[pending.variant.0].captured[pending.phase]
-            .outputs
-            .clone();
+        let outputs = self.outputs_of(pending)?.to_vec();
         outputs
             .iter()
-            .map(|output| self.download(device, output))
+            .map(|output| {
+                self.still_there(pending, output)?;
+                self.download(device, output)
+            })
             .collect()
     }
 

@@ -113,7 +113,7 @@ pub struct OutputInfo {
     pub spec: TensorSpec,
     pub(super) buffer: BufferId,
     /// Allocated by the variant itself, so freed with its trace.
-    owned: bool,
+    pub(super) owned: bool,
 }
 
 /// One captured trace of a variant.
@@ -131,6 +131,8 @@ pub(super) struct Variant {
     pub(super) captured: Vec<Captured>,
     /// Phase and completion of the last replay.
     pub(super) last: Option<(usize, EventId)>,
+    /// Last replay of each phase.
+    pub(super) written: [Option<EventId>; 2],
 }
 
 impl std::fmt::Debug for Variant {
@@ -158,6 +160,8 @@ pub struct TraceRunner {
     pub(super) staging_free: Option<EventId>,
     /// The last replay is done.
     pub(super) replayed: Option<EventId>,
+    /// Last replay of each phase, of whatever variant: it wrote the persistent outputs.
+    pub(super) written: [Option<EventId>; 2],
     /// The outputs of each phase were read.
     pub(super) read_done: [Option<EventId>; 2],
     warmup_time: Duration,
@@ -195,6 +199,7 @@ impl TraceRunner {
             uploaded: None,
             staging_free: None,
             replayed: None,
+            written: [None; 2],
             read_done: [None; 2],
             warmup_time: Duration::ZERO,
             capture_time: Duration::ZERO,
@@ -326,6 +331,7 @@ impl TraceRunner {
             warm: false,
             captured: Vec::new(),
             last: None,
+            written: [None; 2],
         });
         Ok(VariantId(self.variants.len() - 1))
     }
@@ -596,6 +602,7 @@ impl TraceRunner {
         let mut outcome = Ok(());
         for index in 0..self.variants.len() {
             self.variants[index].last = None;
+            self.variants[index].written = [None; 2];
             for captured in std::mem::take(&mut self.variants[index].captured) {
                 let released = device
                     .release_trace(captured.trace)

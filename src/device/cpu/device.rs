@@ -60,6 +60,7 @@ impl Default for CpuConfig {
 struct Buffer {
     offset: usize,
     bytes: usize,
+    class: BufferClass,
     acknowledged: bool,
 }
 
@@ -249,7 +250,7 @@ impl Device for CpuDevice {
 
     fn alloc(&mut self, spec: &TensorSpec, class: BufferClass) -> Result<BufferId, DeviceError> {
         self.usable()?;
-        if self.capture.is_some() && !matches!(class, BufferClass::Intermediate | BufferClass::Output) {
+        if self.capture.is_some() && !may_change_in_capture(class) {
             return Err(DeviceError::DuringCapture {
                 what: "allocating a persistent buffer",
             });
@@ -262,6 +263,7 @@ impl Device for CpuDevice {
             Buffer {
                 offset,
                 bytes: spec.bytes(),
+                class,
                 acknowledged: false,
             },
         );
@@ -272,14 +274,19 @@ impl Device for CpuDevice {
     }
 
     fn free(&mut self, buffer: BufferId) -> Result<(), DeviceError> {
-        let Buffer { offset, bytes, .. } = self
-            .buffers
-            .remove(&buffer.0)
-            .ok_or(DeviceError::UnknownBuffer(buffer))?;
-        self.arena.free(offset, bytes);
+        let Buffer {
+            offset, bytes, class, ..
+        } = *self.buffer(buffer)?;
         if let Some(capture) = &mut self.capture {
+            if !may_change_in_capture(class) {
+                return Err(DeviceError::DuringCapture {
+                    what: "freeing a persistent buffer",
+                });
+            }
             capture.allocated.retain(|&id| id != buffer);
         }
+        self.buffers.remove(&buffer.0);
+        self.arena.free(offset, bytes);
         Ok(())
     }
 
@@ -372,8 +379,10 @@ impl Device for CpuDevice {
 
     fn poll_event(&self, event: EventId) -> Result<bool, DeviceError> {
         let (queue, event) = self.locate(event)?;
+        // In this order: a device that is lost completes events without having done the work before them.
+        let done = self.shared.event_done(queue, event);
         self.usable()?;
-        Ok(self.shared.event_done(queue, event))
+        Ok(done)
     }
 
     fn sync_event(&self, event: EventId, deadline: Instant) -> Result<(), DeviceError> {
@@ -416,11 +425,12 @@ impl Device for CpuDevice {
             });
         }
         let kernel = kernels::prepare(op, self.isa)?;
-        if kernel.scratch_bytes() > self.scratch_bytes {
-            self.scratch_bytes = kernel.scratch_bytes();
+        let scratch_bytes = kernel.scratch_bytes();
+        if scratch_bytes > self.scratch_bytes {
             for queue in 0..self.caps.queues {
-                self.push(Cq(queue), Command::ReserveScratch(self.scratch_bytes))?;
+                self.push(Cq(queue), Command::ReserveScratch(scratch_bytes))?;
             }
+            self.scratch_bytes = scratch_bytes;
         }
         let id = ProgramId(self.programs.len() as u64);
         self.programs.push(Program {
@@ -560,6 +570,11 @@ impl Device for CpuDevice {
     }
 
     fn drain(&mut self, deadline: Duration) -> Result<(), DeviceError> {
+        if self.capture.is_some() {
+            return Err(DeviceError::DuringCapture {
+                what: "draining the queues",
+            });
+        }
         let end = Instant::now() + deadline;
         if !self.shared.wait_until(Some(end), || self.shared.idle()) {
             return Err(DeviceError::Timeout {
@@ -589,8 +604,7 @@ impl Device for CpuDevice {
         self.closed = true;
         self.capture = None;
         for queue in 0..self.threads.len() {
-            // A full ring drains as long as its thread lives, and a dead thread needs no stop.
-            let _ = self.shared.push(Cq(queue as u8), Command::Stop, ENQUEUE_DEADLINE);
+            self.shared.push_stop(Cq(queue as u8));
         }
         for thread in self.threads.drain(..) {
             // A queue that panicked has marked the device lost already.
@@ -618,4 +632,9 @@ impl std::fmt::Debug for CpuDevice {
             .field("traces", &self.traces.len())
             .finish_non_exhaustive()
     }
+}
+
+/// Whether buffers of a class may come and go while launches are recorded.
+const fn may_change_in_capture(class: BufferClass) -> bool {
+    matches!(class, BufferClass::Intermediate | BufferClass::Output)
 }

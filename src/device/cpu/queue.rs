@@ -136,6 +136,15 @@ impl Shared {
         Ok(())
     }
 
+    /// Tells a queue to end after what is in it. Always finds room: a queue that is never told would be waited
+    /// for without end.
+    pub(super) fn push_stop(&self, cq: Cq) {
+        let ring = &self.queues[cq.0 as usize];
+        ring.pending.fetch_add(1, Ordering::SeqCst);
+        lock(&ring.commands).push_back(Command::Stop);
+        ring.not_empty.notify_one();
+    }
+
     /// Whether a queue has completed its event of this number.
     pub(super) fn event_done(&self, queue: usize, event: u64) -> bool {
         self.queues[queue].events_done.load(Ordering::SeqCst) >= event

@@ -140,6 +140,11 @@ impl<S: Sink> kameo::Actor for SinkActor<S> {
         _: WeakActorRef<Self>,
         _: kameo::error::ActorStopReason,
     ) -> Result<(), Infallible> {
+        // Empty after a normal end; whatever else stopped this actor, no result goes unaccounted.
+        while let Some((account, _)) = self.input.try_recv() {
+            self.ledger
+                .frame_dropped(account, &self.node, DropReason::ShuttingDown);
+        }
         if let Some(sink) = self.sink.take()
             && let Err(reason) = sink.finish().await
         {

@@ -85,7 +85,7 @@ impl Dense {
     }
 
     fn areas(&self, scratch: &mut [u8]) -> Areas {
-        debug_assert!(scratch.len() >= self.scratch);
+        assert!(scratch.len() >= self.scratch);
         let begin = scratch.as_mut_ptr();
         Areas {
             taps: begin.cast(),

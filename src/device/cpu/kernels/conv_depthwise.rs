@@ -210,7 +210,7 @@ impl Depthwise {
     /// # Safety
     /// As [`Kernel::run`]; `scratch` is this thread's.
     unsafe fn row(&self, buffers: &[BufferRef], row: usize, scratch: &mut [u8]) {
-        debug_assert!(scratch.len() >= self.scratch);
+        assert!(scratch.len() >= self.scratch);
         let begin = scratch.as_mut_ptr();
         let table: *mut Tap = begin.cast();
         let sums: *mut f32 = begin.wrapping_add(Self::taps_bytes(&self.problem)).cast();

@@ -108,7 +108,7 @@ impl Pooling {
             window,
             ..
         } = self;
-        debug_assert!(scratch.len() >= self.scratch);
+        assert!(scratch.len() >= self.scratch);
         let table: *mut *const u8 = scratch.as_mut_ptr().cast();
         let column_maxima = scratch.as_mut_ptr().wrapping_add(self.table_bytes);
         let size = self.dtype.size_bytes();
