@@ -23,7 +23,7 @@ fn networks(c: &mut Criterion) {
         ("yolox_nano", "yolox_nano_416.onnx", 1.0),
         ("fastestdet", "FastestDet_352.onnx", 1.0 / 255.0),
     ] {
-        let model = OnnxModel::open(&data.join("models").join(file)).unwrap();
+        let model = OnnxModel::open(data.join("models").join(file)).unwrap();
         for (precision, storage) in [("fp32", DType::F32), ("bf16", DType::Bf16)] {
             let graph = DetectorGraph::lower(name.into(), &model, storage, scale).unwrap();
             for threads in [1, 2] {
