@@ -1,7 +1,7 @@
 //! What a variant's function sees.
 
 use super::TraceError;
-use super::runner::Tables;
+use super::tables::Tables;
 use crate::ops::{DeviceTensor, OpContext};
 
 /// Handed to a variant's function at warm-up, capture and eager runs: the persistent tensors by name, and

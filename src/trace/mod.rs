@@ -10,8 +10,10 @@ mod context;
 mod error;
 mod run;
 mod runner;
+mod tables;
 
 pub use context::TraceContext;
 pub use error::TraceError;
 pub use run::{Pending, TensorMap};
-pub use runner::{InputId, OutputInfo, ParamId, TraceOptions, TraceRunner, VariantFn, VariantId};
+pub use runner::TraceRunner;
+pub use tables::{InputId, OutputInfo, ParamId, TraceOptions, VariantFn, VariantId};

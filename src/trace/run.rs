@@ -3,7 +3,8 @@
 
 use std::time::Instant;
 
-use super::runner::{InputId, ParamId, TraceRunner, VariantId, spec_text};
+use super::runner::{TraceRunner, spec_text};
+use super::tables::{InputId, ParamId, VariantId};
 use super::{OutputInfo, TraceError};
 use crate::device::{Cq, Device, EventId, HostSlot};
 use crate::tensor::HostTensor;
