@@ -9,6 +9,7 @@
 
 mod arena;
 mod capture;
+mod commands;
 mod device;
 pub mod kernels;
 pub mod pool;
