@@ -2,9 +2,15 @@
 //!
 //! May be called by every room; calls none.
 
+mod descriptor;
 mod dtype;
 mod halves;
 
+pub use descriptor::{
+    ARG_TENSOR_BYTES, ArgLocation, ArgTensor, ArgTensorError, BuildError, FrameworkShape, HbmStorage,
+    InlineForm, MAX_ARGUMENTS, MaterialiseError, SbufStorage, ShapeType, TensorStorage, TensorView,
+    UTENSOR_BYTES, UTensor, parse_arguments,
+};
 pub use dtype::{
     BasicDtype, ContainerDtype, DtypeError, IllegalDtype, IsaDtype, JsonDtype, Kind, LegalityStage,
     NeuronArch, NrtDtype, Numbering, PACKED_X4, PackedX4, ROWS, Row, Runtime, Scalar, ScalarType, SdmaDtype,
