@@ -4,6 +4,7 @@
 
 mod descriptor;
 mod dtype;
+mod fp8_enable;
 mod halves;
 
 pub use descriptor::{
@@ -17,5 +18,10 @@ pub use dtype::{
     SeedNrtDtype, Source, TorchList, WrapperError, check_dtype, check_dtype_64, check_dtype_inc_fp4,
     container_dtype_from_json, dtype_page, element_size, io_dtype_from_json, is_valid_dtype,
     is_valid_dtype_64, is_valid_dtype_inc_fp4, isa_to_torch, match_gate, scalar,
+};
+pub use fp8_enable::{
+    AssumedLayout, ComputeEngine, ControlFlags, EngineType, FP8_CONV_CONFIG_BYTES, Fp8ConfigError,
+    Fp8ConvConfig, Fp8EnableError, LayoutError, Preamble, PreambleRecord, RECORD_BYTES, RecordFieldError,
+    RecordFields, RegisterLayout, Selector, fp8_preamble,
 };
 pub use halves::{bf16_to_f32, f16_to_f32, round_to_bf16, round_to_f16};
