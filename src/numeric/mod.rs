@@ -2,6 +2,7 @@
 //!
 //! May be called by every room; calls none.
 
+pub mod blockfloat;
 mod halves;
 
 pub use halves::{bf16_to_f32, f16_to_f32, round_to_bf16, round_to_f16};
