@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use sensorium::device::{
     Activation, BinaryKind, BufferClass, BufferId, CpuConfig, CpuDevice, Cq, Device, DeviceError,
-    DeviceHealth, MissPolicy, OpDesc, Operand,
+    DeviceHealth, MissPolicy, OpDesc, Operand, UnsafeLive,
 };
 use sensorium::tensor::{DType, Shape, TensorSpec, View};
 
@@ -179,12 +179,16 @@ fn a_replay_is_refused_while_a_later_buffer_is_alive() {
         address,
         "what a capture frees is used again"
     );
-    assert_eq!(device.unsafe_live(trace).unwrap(), [late]);
+    let live = UnsafeLive {
+        buffers: vec![late],
+        programs: Vec::new(),
+    };
+    assert_eq!(device.unsafe_live(trace).unwrap(), live);
     assert_eq!(
         device.replay(Cq::COMPUTE, trace),
         Err(DeviceError::UnsafeReplay {
             trace,
-            live: vec![late]
+            live: Box::new(live)
         })
     );
     // An owner that acknowledges the hazard gets it: the replay overwrites the late buffer.
@@ -214,6 +218,65 @@ fn an_aborted_capture_leaves_nothing_behind() {
     let b = buffer(&mut device, BufferClass::Output);
     run(&mut device, &add(), &[a, a, b]).unwrap();
     assert_eq!(read(&mut device, Cq::COMPUTE, b), [2.0; N]);
+}
+
+#[test]
+fn a_replay_is_refused_after_a_program_was_compiled_behind_its_capture() {
+    let mut device = open(1);
+    let (a, b) = (
+        buffer(&mut device, BufferClass::Input),
+        buffer(&mut device, BufferClass::Output),
+    );
+    run(&mut device, &relu(), &[a, b]).unwrap();
+    device.begin_capture(Cq::COMPUTE).unwrap();
+    run(&mut device, &relu(), &[a, b]).unwrap();
+    let trace = device.end_capture().unwrap();
+    device.replay(Cq::COMPUTE, trace).unwrap();
+
+    device.compile(&add()).unwrap();
+    let refusal = device.replay(Cq::COMPUTE, trace).unwrap_err().to_string();
+    assert!(
+        refusal.contains("found 1 program(s) compiled after the capture: binary"),
+        "{refusal}"
+    );
+    // Captured again, the program lies before the capture.
+    device.release_trace(trace).unwrap();
+    device.begin_capture(Cq::COMPUTE).unwrap();
+    run(&mut device, &add(), &[a, a, b]).unwrap();
+    let trace = device.end_capture().unwrap();
+    device.replay(Cq::COMPUTE, trace).unwrap();
+}
+
+#[test]
+fn a_trace_that_does_not_fit_its_region_is_refused_and_leaves_nothing() {
+    let mut device = CpuDevice::open(&CpuConfig {
+        arena_bytes: 1 << 20,
+        trace_region_bytes: 200,
+        ..CpuConfig::default()
+    })
+    .unwrap();
+    let a = buffer(&mut device, BufferClass::Input);
+    let used = device.memory();
+    let capture = |device: &mut CpuDevice, launches: usize| {
+        device.begin_capture(Cq::COMPUTE)?;
+        let b = device.alloc(&spec(), BufferClass::Output)?;
+        for _ in 0..launches {
+            run(device, &relu(), &[a, b])?;
+        }
+        device.end_capture()
+    };
+    device.compile(&relu()).unwrap();
+    let refusal = capture(&mut device, 5).unwrap_err();
+    assert!(
+        matches!(refusal, DeviceError::TraceRegionFull { region: 200, free: 200, needed } if needed > 200),
+        "{refusal}"
+    );
+    assert_eq!(device.memory(), used);
+    let trace = capture(&mut device, 1).unwrap();
+    assert!(device.memory().trace_bytes > 0);
+    device.replay(Cq::COMPUTE, trace).unwrap();
+    device.release_trace(trace).unwrap();
+    assert_eq!(device.memory().trace_bytes, 0);
 }
 
 #[test]

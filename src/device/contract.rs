@@ -20,6 +20,10 @@ pub enum BufferClass {
     Output,
     /// Copy of an input that is written while the previous replay still runs.
     Staging,
+    /// What one replay hands to the next.
+    State,
+    /// A stream's copy of a state while another stream's is loaded.
+    Bank,
     /// Between two operations; freed by the function that allocated it.
     Intermediate,
 }
@@ -31,6 +35,18 @@ pub enum MissPolicy {
     Allow,
     /// Answer [`DeviceError::CacheMissForbidden`].
     Forbid,
+}
+
+/// How launches become a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CaptureKind {
+    /// Launches between begin and end are recorded and do not run.
+    Recorded,
+    /// Launches between begin and end are taken over from the device's own stream capture.
+    Captured,
+    /// Traces are made ahead of time; begin and end only name one.
+    Prebuilt,
 }
 
 /// What a device can do.
@@ -46,8 +62,44 @@ pub struct DeviceCaps {
     pub alignment: usize,
     /// Bytes of device memory.
     pub memory_bytes: usize,
+    /// Bytes that all traces together may take.
+    pub trace_region_bytes: usize,
+    /// Commands that one queue holds before it is full.
+    pub queue_depth: usize,
+    /// How launches become a trace.
+    pub capture: CaptureKind,
+    /// Whether one queue can wait for another's event without the host.
+    pub device_side_wait: bool,
     /// Types that buffers may hold.
     pub dtypes: &'static [DType],
+}
+
+/// How much of a device's memory is in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DeviceMemory {
+    /// Bytes in buffers.
+    pub used_bytes: usize,
+    /// Largest buffer that could still be reserved, in bytes.
+    pub largest_free_bytes: usize,
+    /// Bytes of the trace region in use.
+    pub trace_bytes: usize,
+}
+
+/// What was made after a trace's capture and is still there, so that a replay could overwrite it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct UnsafeLive {
+    /// Buffers that their owner has not acknowledged.
+    pub buffers: Vec<BufferId>,
+    /// Names of programs: their code lies in device memory too.
+    pub programs: Vec<String>,
+}
+
+impl UnsafeLive {
+    /// Whether a replay is safe.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.buffers.is_empty() && self.programs.is_empty()
+    }
 }
 
 /// Whether the device still works.
@@ -186,7 +238,8 @@ pub trait Device: Send {
     /// Ends the recording.
     ///
     /// # Errors
-    /// [`DeviceError::NotCapturing`].
+    /// [`DeviceError::NotCapturing`]; [`DeviceError::TraceRegionFull`], after which the capture has been given up as
+    /// by [`Device::abort_capture`].
     fn end_capture(&mut self) -> Result<TraceId, DeviceError>;
 
     /// Gives up the recording; buffers allocated in it are freed.
@@ -198,8 +251,8 @@ pub trait Device: Send {
     /// Runs a trace. Allocates nothing.
     ///
     /// # Errors
-    /// [`DeviceError::UnsafeReplay`] while a buffer that was allocated after the capture, and not
-    /// acknowledged, is alive.
+    /// [`DeviceError::UnsafeReplay`] while a program that was compiled, or a buffer that was allocated and not
+    /// acknowledged, after the capture is alive.
     fn replay(&mut self, cq: Cq, trace: TraceId) -> Result<(), DeviceError>;
 
     /// Frees a trace.
@@ -214,11 +267,14 @@ pub trait Device: Send {
     /// Number of compiled programs.
     fn program_count(&self) -> usize;
 
-    /// Buffers that make a replay of this trace unsafe.
+    /// How much memory is in use.
+    fn memory(&self) -> DeviceMemory;
+
+    /// What makes a replay of this trace unsafe.
     ///
     /// # Errors
     /// [`DeviceError::UnknownTrace`].
-    fn unsafe_live(&self, trace: TraceId) -> Result<Vec<BufferId>, DeviceError>;
+    fn unsafe_live(&self, trace: TraceId) -> Result<UnsafeLive, DeviceError>;
 
     /// Declares that the owner knows that replays may overwrite this buffer.
     ///

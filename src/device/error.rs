@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{BufferId, Cq, EventId, ProgramId, SlotError, TraceId};
+use super::{BufferId, Cq, EventId, ProgramId, SlotError, TraceId, UnsafeLive};
 use crate::tensor::TensorError;
 
 /// Errors of the device contract. A refusal changes nothing and leaves the device usable, except
@@ -76,14 +76,36 @@ pub enum DeviceError {
     /// `end_capture` or `abort_capture` without a capture.
     #[error("no trace capture is in progress on this device")]
     NotCapturing,
-    /// A replay while buffers made after the capture are alive: the replay could overwrite them.
-    #[error("{trace}: found {} device buffer(s) still alive that were allocated after the capture and may overlap its \
-             intermediates: {live:?}", live.len())]
+    /// A replay while something made after the capture is alive: the replay could overwrite it.
+    #[error("{trace}: {}", unsafe_text(.live))]
     UnsafeReplay {
         /// The refused trace.
         trace: TraceId,
-        /// The buffers.
-        live: Vec<BufferId>,
+        /// What is alive.
+        live: Box<UnsafeLive>,
+    },
+    /// No room for a trace.
+    #[error(
+        "the trace needs {needed} bytes, but only {free} of the {region} bytes of the trace region are free: release \
+             traces or open the device with a larger trace region"
+    )]
+    TraceRegionFull {
+        /// Bytes of the trace.
+        needed: usize,
+        /// Bytes left.
+        free: usize,
+        /// Bytes of the region.
+        region: usize,
+    },
+    /// The queue took no further command in time; nothing was enqueued.
+    #[error("{cq} is full ({depth} commands) and took no further one within {waited:?}")]
+    QueueFull {
+        /// The queue.
+        cq: Cq,
+        /// Commands that it holds.
+        depth: usize,
+        /// How long the caller waited.
+        waited: Duration,
     },
     /// A host slot that is in use by the device.
     #[error(transparent)]
@@ -111,4 +133,25 @@ pub enum DeviceError {
     /// A configuration that the device cannot open with.
     #[error("device configuration: {0}")]
     Config(String),
+}
+
+fn unsafe_text(live: &UnsafeLive) -> String {
+    let mut parts = Vec::new();
+    if !live.buffers.is_empty() {
+        parts.push(format!(
+            "found {} device buffer(s) still alive that were allocated after the capture and may overlap its \
+             intermediates: {:?}",
+            live.buffers.len(),
+            live.buffers
+        ));
+    }
+    if !live.programs.is_empty() {
+        parts.push(format!(
+            "found {} program(s) compiled after the capture: {}; run the work that needs them once before the first \
+             capture",
+            live.programs.len(),
+            live.programs.join(", ")
+        ));
+    }
+    parts.join("; ")
 }

@@ -14,7 +14,9 @@ mod ids;
 mod op;
 mod slot;
 
-pub use contract::{BufferClass, Device, DeviceCaps, DeviceHealth, MissPolicy};
+pub use contract::{
+    BufferClass, CaptureKind, Device, DeviceCaps, DeviceHealth, DeviceMemory, MissPolicy, UnsafeLive,
+};
 pub use cpu::{CpuConfig, CpuDevice};
 pub use error::DeviceError;
 pub use ids::{BufferId, Cq, EventId, ProgramId, TraceId};

@@ -2,6 +2,7 @@
 //!
 //! May be called by every room; calls none.
 
+pub mod blockfloat;
 mod descriptor;
 mod dtype;
 mod fp8_enable;

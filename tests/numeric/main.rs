@@ -1,7 +1,7 @@
-//! Number formats and their encodings against references of their own.
+//! Number formats, held against their definitions and independent references.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+mod blockfloat;
+mod descriptor;
 #[path = "../support/mod.rs"]
 mod support;
-
-mod descriptor;

@@ -47,6 +47,16 @@ impl Arena {
         self.layout.size()
     }
 
+    /// Bytes in ranges that were handed out.
+    pub(super) fn used(&self) -> usize {
+        self.bytes() - self.free.values().sum::<usize>()
+    }
+
+    /// Longest free range.
+    pub(super) fn largest_free(&self) -> usize {
+        self.free.values().copied().max().unwrap_or(0)
+    }
+
     /// Reserves `bytes` (rounded up to the alignment) and returns the offset.
     pub(super) fn alloc(&mut self, bytes: usize) -> Result<usize, DeviceError> {
         let size = padded(bytes);
@@ -57,7 +67,7 @@ impl Arena {
             .map(|(&start, _)| start)
             .ok_or(DeviceError::OutOfMemory {
                 requested: bytes,
-                largest_free: self.free.values().copied().max().unwrap_or(0),
+                largest_free: self.largest_free(),
             })?;
         if let Some(length) = self.free.remove(&start)
             && length > size

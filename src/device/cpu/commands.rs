@@ -10,8 +10,8 @@ use super::device::{ARENA_BASE, Buffer, CpuDevice, ENQUEUE_DEADLINE, EVENT_QUEUE
 use super::kernels;
 use super::queue::{BoundLaunch, Command};
 use crate::device::{
-    BufferClass, BufferId, Cq, Device, DeviceCaps, DeviceError, DeviceHealth, EventId, HostSlot, MissPolicy,
-    OpDesc, ProgramId, TraceId, WeightDesc,
+    BufferClass, BufferId, Cq, Device, DeviceCaps, DeviceError, DeviceHealth, DeviceMemory, EventId,
+    HostSlot, MissPolicy, OpDesc, ProgramId, TraceId, UnsafeLive, WeightDesc,
 };
 use crate::tensor::TensorSpec;
 
@@ -263,11 +263,24 @@ impl Device for CpuDevice {
 
     fn end_capture(&mut self) -> Result<TraceId, DeviceError> {
         self.usable()?;
+        let needed = self
+            .capture
+            .as_ref()
+            .ok_or(DeviceError::NotCapturing)?
+            .trace_bytes();
+        let region = self.caps.trace_region_bytes;
+        let free = region - self.traces.values().map(|trace| trace.bytes).sum::<usize>();
+        if needed > free {
+            self.abort_capture()?;
+            return Err(DeviceError::TraceRegionFull { needed, free, region });
+        }
         let capture = self.capture.take().ok_or(DeviceError::NotCapturing)?;
         self.last_trace += 1;
         let trace = Trace {
             launches: capture.launches.into(),
+            bytes: needed,
             last_buffer: self.last_buffer,
+            programs: self.programs.len(),
         };
         self.traces.insert(self.last_trace, trace);
         Ok(TraceId(self.last_trace))
@@ -284,18 +297,11 @@ impl Device for CpuDevice {
     fn replay(&mut self, cq: Cq, trace: TraceId) -> Result<(), DeviceError> {
         self.usable_outside_capture("replaying a trace")?;
         self.queue_index(cq)?;
-        let recorded = self
-            .traces
-            .get(&trace.0)
-            .ok_or(DeviceError::UnknownTrace(trace))?;
-        if self
-            .buffers
-            .iter()
-            .any(|(&id, buffer)| id > recorded.last_buffer && !buffer.acknowledged)
-        {
+        let recorded = self.trace(trace)?;
+        if self.track_allocations && self.is_unsafe(recorded) {
             return Err(DeviceError::UnsafeReplay {
                 trace,
-                live: self.unsafe_live(trace)?,
+                live: Box::new(self.unsafe_live(trace)?),
             });
         }
         self.push(cq, Command::Replay(Arc::clone(&recorded.launches)))
@@ -317,19 +323,28 @@ impl Device for CpuDevice {
         self.programs.len()
     }
 
-    fn unsafe_live(&self, trace: TraceId) -> Result<Vec<BufferId>, DeviceError> {
-        let recorded = self
-            .traces
-            .get(&trace.0)
-            .ok_or(DeviceError::UnknownTrace(trace))?;
-        let mut live: Vec<BufferId> = self
+    fn memory(&self) -> DeviceMemory {
+        DeviceMemory {
+            used_bytes: self.arena.used(),
+            largest_free_bytes: self.arena.largest_free(),
+            trace_bytes: self.traces.values().map(|trace| trace.bytes).sum(),
+        }
+    }
+
+    fn unsafe_live(&self, trace: TraceId) -> Result<UnsafeLive, DeviceError> {
+        let recorded = self.trace(trace)?;
+        let mut buffers: Vec<BufferId> = self
             .buffers
             .iter()
             .filter(|&(&id, buffer)| id > recorded.last_buffer && !buffer.acknowledged)
             .map(|(&id, _)| BufferId(id))
             .collect();
-        live.sort_unstable();
-        Ok(live)
+        buffers.sort_unstable();
+        let programs = self.programs[recorded.programs..].iter();
+        Ok(UnsafeLive {
+            buffers,
+            programs: programs.map(|program| program.name.to_owned()).collect(),
+        })
     }
 
     fn acknowledge(&mut self, buffer: BufferId) -> Result<(), DeviceError> {

@@ -11,10 +11,10 @@ use super::arena::{ALIGNMENT, Arena};
 use super::capture::{Capture, Trace};
 use super::kernels::{BufferRef, Isa, Kernel};
 use super::pool::ComputePool;
-use super::queue::{self, Command, Shared};
+use super::queue::{self, Command, RING_CAPACITY, Shared};
 use crate::device::{
-    BufferClass, BufferId, Cq, Device, DeviceCaps, DeviceError, EventId, HostSlot, MissPolicy, OpDesc,
-    ProgramId,
+    BufferClass, BufferId, CaptureKind, Cq, Device, DeviceCaps, DeviceError, EventId, HostSlot, MissPolicy,
+    OpDesc, ProgramId, TraceId,
 };
 use crate::tensor::DType;
 
@@ -37,6 +37,11 @@ pub struct CpuConfig {
     pub queues: u8,
     /// Bytes of device memory.
     pub arena_bytes: usize,
+    /// Bytes that all traces together may take.
+    pub trace_region_bytes: usize,
+    /// Refuse replays that could overwrite what was made after the capture. Off only in tests that show what
+    /// that prevents: the overwriting is real.
+    pub track_allocations: bool,
     /// Instruction set of the kernels; `None` detects the best one. Results do not depend on it.
     pub isa: Option<Isa>,
     /// How long an idle queue, or a host that waits, spins before it sleeps. It buys a faster hand-over with
@@ -50,6 +55,8 @@ impl Default for CpuConfig {
             threads: 0,
             queues: 2,
             arena_bytes: 512 << 20,
+            trace_region_bytes: 64 << 20,
+            track_allocations: true,
             isa: None,
             spin: Duration::from_micros(20),
         }
@@ -83,6 +90,7 @@ pub struct CpuDevice {
     pub(super) program_of: HashMap<OpDesc, ProgramId>,
     pub(super) misses: MissPolicy,
     pub(super) scratch_bytes: usize,
+    pub(super) track_allocations: bool,
     pub(super) capture: Option<Capture>,
     pub(super) traces: HashMap<u64, Trace>,
     pub(super) last_trace: u64,
@@ -130,6 +138,10 @@ impl CpuDevice {
                 queues: config.queues,
                 alignment: ALIGNMENT,
                 memory_bytes: arena.bytes(),
+                trace_region_bytes: config.trace_region_bytes,
+                queue_depth: RING_CAPACITY,
+                capture: CaptureKind::Recorded,
+                device_side_wait: true,
                 dtypes: &[
                     DType::U8,
                     DType::I8,
@@ -150,6 +162,7 @@ impl CpuDevice {
             program_of: HashMap::new(),
             misses: MissPolicy::Allow,
             scratch_bytes: 0,
+            track_allocations: config.track_allocations,
             capture: None,
             traces: HashMap::new(),
             last_trace: 0,
@@ -197,6 +210,16 @@ impl CpuDevice {
 
     pub(super) fn buffer(&self, id: BufferId) -> Result<&Buffer, DeviceError> {
         self.buffers.get(&id.0).ok_or(DeviceError::UnknownBuffer(id))
+    }
+
+    pub(super) fn trace(&self, id: TraceId) -> Result<&Trace, DeviceError> {
+        self.traces.get(&id.0).ok_or(DeviceError::UnknownTrace(id))
+    }
+
+    /// Whether a replay could overwrite something.
+    pub(super) fn is_unsafe(&self, trace: &Trace) -> bool {
+        let later = |(&id, buffer): (&u64, &Buffer)| id > trace.last_buffer && !buffer.acknowledged;
+        self.programs.len() > trace.programs || self.buffers.iter().any(later)
     }
 
     pub(super) fn range(&self, id: BufferId, offset: usize, len: usize) -> Result<BufferRef, DeviceError> {

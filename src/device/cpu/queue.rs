@@ -14,13 +14,20 @@ use crate::device::slot::SlotLease;
 use crate::device::{Cq, DeviceError};
 
 /// Commands that a queue holds before the owner has to wait.
-const RING_CAPACITY: usize = 1024;
+pub(super) const RING_CAPACITY: usize = 1024;
 
 /// A kernel with its buffers bound.
 #[derive(Debug)]
 pub(super) struct BoundLaunch {
     pub(super) kernel: Arc<dyn Kernel>,
     pub(super) buffers: SmallVec<[BufferRef; 4]>,
+}
+
+impl BoundLaunch {
+    /// What a recorded launch takes in the trace region: the launch itself and its buffers' addresses.
+    pub(super) fn trace_bytes(&self) -> usize {
+        size_of::<Self>() + self.buffers.len() * size_of::<BufferRef>()
+    }
 }
 
 /// One entry of a queue.
@@ -118,8 +125,9 @@ impl Shared {
         while commands.len() >= RING_CAPACITY {
             let left = deadline.saturating_sub(start.elapsed());
             if left.is_zero() {
-                return Err(DeviceError::Timeout {
-                    what: format!("room in {cq}"),
+                return Err(DeviceError::QueueFull {
+                    cq,
+                    depth: RING_CAPACITY,
                     waited: deadline,
                 });
             }

@@ -13,7 +13,10 @@ use std::time::{Duration, Instant};
 use prost::Message;
 
 use super::*;
-use crate::device::{DeviceCaps, DeviceHealth, EventId, HostSlot, MissPolicy, OpDesc, ProgramId, TraceId};
+use crate::device::{
+    CaptureKind, DeviceCaps, DeviceHealth, DeviceMemory, EventId, HostSlot, MissPolicy, OpDesc, ProgramId,
+    TraceId, UnsafeLive,
+};
 use crate::models::{LowerOptions, lower};
 use crate::tensor::{DType, TensorSpec};
 use crate::weights::OnnxModel;
@@ -41,6 +44,10 @@ impl Ledger {
                 queues: 1,
                 alignment: 64,
                 memory_bytes: 0,
+                trace_region_bytes: 0,
+                queue_depth: 1,
+                capture: CaptureKind::Recorded,
+                device_side_wait: true,
                 dtypes: &[DType::F32],
             },
             live: BTreeMap::new(),
@@ -145,7 +152,10 @@ impl Device for Ledger {
     fn program_count(&self) -> usize {
         self.programs.len()
     }
-    fn unsafe_live(&self, _: TraceId) -> Result<Vec<BufferId>, DeviceError> {
+    fn memory(&self) -> DeviceMemory {
+        DeviceMemory::default()
+    }
+    fn unsafe_live(&self, _: TraceId) -> Result<UnsafeLive, DeviceError> {
         unimplemented!()
     }
     fn acknowledge(&mut self, _: BufferId) -> Result<(), DeviceError> {
