@@ -4,6 +4,7 @@
 
 mod halves;
 mod isa;
+mod minifloat;
 mod simd_halves;
 mod slices;
 
@@ -12,4 +13,9 @@ pub use halves::{
     round_to_bf16, round_to_f16,
 };
 pub use isa::Isa;
+pub use minifloat::{
+    Fp8Fields, Fp8Format, Fp8Knobs, Fp8Policy, Fp8PolicyError, UnknownFp8Format, fp4_decode, fp4_decode_into,
+    fp4_encode, fp4_encode_into, fp4_packed_bytes, fp8_decode, fp8_decode_into, fp8_encode, fp8_encode_into,
+    fp8_fields,
+};
 pub use slices::LengthError;
