@@ -1,0 +1,6 @@
+//! Number formats against independent implementations and against their definitions.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod minifloat;
+#[path = "../support/mod.rs"]
+mod support;
