@@ -1,5 +1,7 @@
 //! The conversion policy as a container holds it.
 
+use crate::numeric::{Fp8Knobs, Fp8Policy, Fp8PolicyError};
+
 /// Size of the policy in bytes.
 pub const FP8_CONV_CONFIG_BYTES: usize = 16;
 
@@ -114,5 +116,19 @@ impl Fp8ConvConfig {
             bytes[offset] = byte;
         }
         bytes
+    }
+}
+
+impl TryFrom<Fp8ConvConfig> for Fp8Policy {
+    type Error = Fp8PolicyError;
+
+    /// The policy that the configuration sets for conversions; `sis` and `sns` have no part in it.
+    fn try_from(config: Fp8ConvConfig) -> Result<Self, Fp8PolicyError> {
+        Self::new(Fp8Knobs {
+            range_extension: config.fp8_range_extension,
+            ocp_sat: config.ocp_sat,
+            emax_e4m3: config.emax_fp8_e4m3,
+            emax_e5m2: config.emax_fp8_e5m2,
+        })
     }
 }

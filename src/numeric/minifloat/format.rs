@@ -4,6 +4,8 @@ use std::fmt;
 use std::num::FpCategory;
 use std::str::FromStr;
 
+use crate::numeric::IsaDtype;
+
 /// Layout of an eight-bit float: 1 sign bit, then `E` exponent bits, then `M` mantissa bits.
 ///
 /// A code with the exponent field `e` and the mantissa field `m` has the value
@@ -95,6 +97,29 @@ impl FromStr for Fp8Format {
             .into_iter()
             .find(|format| format.to_string().eq_ignore_ascii_case(name))
             .ok_or_else(|| UnknownFp8Format(name.to_owned()))
+    }
+}
+
+impl Fp8Format {
+    /// The layout behind an instruction-word code, or `None` for a type that is no 8-bit float with a layout here.
+    #[must_use]
+    pub const fn of(dtype: IsaDtype) -> Option<Self> {
+        match dtype {
+            IsaDtype::Fp8Exp3 => Some(Self::E3M4),
+            IsaDtype::Fp8Exp4 => Some(Self::E4M3),
+            IsaDtype::Fp8Exp5 => Some(Self::E5M2),
+            _ => None,
+        }
+    }
+
+    /// Its code in instruction words.
+    #[must_use]
+    pub const fn isa(self) -> IsaDtype {
+        match self {
+            Self::E3M4 => IsaDtype::Fp8Exp3,
+            Self::E4M3 => IsaDtype::Fp8Exp4,
+            Self::E5M2 => IsaDtype::Fp8Exp5,
+        }
     }
 }
 
