@@ -7,6 +7,10 @@ mod descriptor;
 mod dtype;
 mod fp8_enable;
 mod halves;
+mod isa;
+mod minifloat;
+mod simd_halves;
+mod slices;
 
 pub use descriptor::{
     ARG_TENSOR_BYTES, ArgLocation, ArgTensor, ArgTensorError, BuildError, FrameworkShape, HbmStorage,
@@ -25,4 +29,14 @@ pub use fp8_enable::{
     Fp8ConvConfig, Fp8EnableError, LayoutError, Preamble, PreambleRecord, RECORD_BYTES, RecordFieldError,
     RecordFields, RegisterLayout, Selector, fp8_preamble,
 };
-pub use halves::{bf16_to_f32, f16_to_f32, round_to_bf16, round_to_f16};
+pub use halves::{
+    bf16_decode_into, bf16_encode_into, bf16_to_f32, f16_decode_into, f16_encode_into, f16_to_f32,
+    round_to_bf16, round_to_f16,
+};
+pub use isa::Isa;
+pub use minifloat::{
+    Fp8Fields, Fp8Format, Fp8Knobs, Fp8Policy, Fp8PolicyError, UnknownFp8Format, fp4_decode, fp4_decode_into,
+    fp4_encode, fp4_encode_into, fp4_packed_bytes, fp8_decode, fp8_decode_into, fp8_encode, fp8_encode_into,
+    fp8_fields,
+};
+pub use slices::LengthError;

@@ -3,5 +3,6 @@
 
 mod blockfloat;
 mod descriptor;
+mod minifloat;
 #[path = "../support/mod.rs"]
 mod support;
