@@ -169,7 +169,7 @@ impl<'a> Lowerer<'a> {
                 None => return Err(refused("its element type is not given".to_owned())),
                 Some(ElementType::U8) => DType::U8,
                 Some(ElementType::I8) => DType::I8,
-                Some(element) if element.is_float() => DType::F32,
+                Some(element) if element.is_float() && !element.is_storage_only() => DType::F32,
                 Some(element) => return Err(refused(format!("type {element} is not supported"))),
             };
             let (dims, dtype, view) = match (format, &shape[..]) {

@@ -3,7 +3,7 @@
 //! Files are untrusted: sizes are checked before memory is reserved, external data stays inside the model's
 //! folder, and every refusal names the model and the tensor or node. Nothing here runs a model.
 //!
-//! May be called by every room below it; calls `tensor`.
+//! May be called by every room below it; calls `numeric` and `tensor`.
 
 mod array;
 mod error;
@@ -14,6 +14,7 @@ mod node;
 mod onnx;
 pub mod proto;
 mod tensor;
+mod widen;
 
 pub use array::{Array, ElementType, Values};
 pub use error::OnnxError;
