@@ -1,4 +1,5 @@
-//! Model files read as data: ONNX graphs with their constants, and what can be folded into them.
+//! Model files read as data: ONNX graphs with their constants, tensors in safetensors files, and what can be
+//! folded into them.
 //!
 //! Files are untrusted: sizes are checked before memory is reserved, external data stays inside the model's
 //! folder, and every refusal names the model and the tensor or node. Nothing here runs a model.
@@ -13,6 +14,8 @@ mod graph;
 mod node;
 mod onnx;
 pub mod proto;
+mod safetensors;
+mod safetensors_error;
 mod tensor;
 mod widen;
 
@@ -21,3 +24,5 @@ pub use error::OnnxError;
 pub use fold::{BatchNorm, FoldError, fold_bn_conv};
 pub use node::{Attribute, AttributeError, Node};
 pub use onnx::{Dim, OnnxModel, ValueInfo};
+pub use safetensors::{Safetensors, SafetensorsEntry};
+pub use safetensors_error::{SafetensorsError, TensorFault};
