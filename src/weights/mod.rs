@@ -1,5 +1,5 @@
-//! Model files read as data: ONNX graphs with their constants, tensors in safetensors files, and what can be
-//! folded into them.
+//! Model files read as data: ONNX graphs with their constants, tensors in safetensors files, what can be folded
+//! into them, and the formats in which they are kept.
 //!
 //! Files are untrusted: sizes are checked before memory is reserved, external data stays inside the model's
 //! folder, and every refusal names the model and the tensor or node. Nothing here runs a model.
@@ -16,6 +16,7 @@ mod onnx;
 pub mod proto;
 mod safetensors;
 mod safetensors_error;
+mod stored;
 mod tensor;
 mod widen;
 
@@ -26,3 +27,4 @@ pub use node::{Attribute, AttributeError, Node};
 pub use onnx::{Dim, OnnxModel, ValueInfo};
 pub use safetensors::{Safetensors, SafetensorsEntry};
 pub use safetensors_error::{SafetensorsError, TensorFault};
+pub use stored::{StoreError, StoredWeights, UnknownWeightFormat, WeightFormat};
