@@ -104,7 +104,9 @@ fn summary(pipeline: &Pipeline) -> String {
             "model",
             format!(
                 "{name}: {}, {}, {}, labels {labels}, weights {weights}",
-                model.detector_type, model.precision, model.preprocess
+                model.detector_type,
+                model.numbers(),
+                model.preprocess
             ),
         );
     }

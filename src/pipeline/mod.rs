@@ -36,6 +36,6 @@ pub use schema::pipeline_schema;
 pub use settings::{
     Backend, Clock, DetectorSettings, DetectorType, DeviceSettings, Edge, JsonLinesSettings, Labels,
     ModelSettings, Node, NodeKind, OnFull, OnStreamsFull, Pipeline, Precision, Preprocess, PublisherSettings,
-    Rate, RateError, RecorderSettings, SourceSettings, Threads, Topics, Transport, ZenohMode,
+    Rate, RateError, RecorderSettings, SourceSettings, Threads, Topics, Transport, WeightFormat, ZenohMode,
 };
 pub use substitute::Environment;

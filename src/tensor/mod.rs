@@ -1,13 +1,15 @@
 //! Data types, shapes, strided views and host tensors.
 //!
-//! Plain data: nothing here knows a device, a file or a thread. Every room may use it.
+//! Plain data: nothing here knows a device, a file or a thread. Every room after it may use it; calls
+//! `numeric`.
 
+mod convert;
 mod dtype;
 mod host;
 mod shape;
 mod view;
 
-pub use dtype::{DType, Element};
+pub use dtype::{DType, Element, F8E3M4, F8E4M3, F8E5M2, NoElementType};
 pub use host::HostTensor;
 pub use shape::{Layout, MAX_RANK, Shape, TensorSpec};
 pub use view::View;
@@ -52,6 +54,14 @@ pub enum TensorError {
         /// Bytes that the spec needs.
         expected: usize,
         /// Bytes that were given.
+        found: usize,
+    },
+    /// A number of values that the shape does not have.
+    #[error("shape {shape} has {} elements, {found} values were given", shape.elements())]
+    ValueCount {
+        /// The shape.
+        shape: Shape,
+        /// Values that were given.
         found: usize,
     },
     /// An axis, range or permutation that the view does not have.

@@ -1,4 +1,4 @@
-//! Number formats against independent implementations and against their definitions.
+//! Number formats, held against their definitions and independent references.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod blockfloat;
