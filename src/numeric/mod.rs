@@ -8,9 +8,10 @@ mod dtype;
 mod fp8_enable;
 mod halves;
 mod isa;
+mod length;
 mod minifloat;
+mod simd_chunks;
 mod simd_halves;
-mod slices;
 
 pub use descriptor::{
     ARG_TENSOR_BYTES, ArgLocation, ArgTensor, ArgTensorError, BuildError, FrameworkShape, HbmStorage,
@@ -34,9 +35,9 @@ pub use halves::{
     round_to_bf16, round_to_f16,
 };
 pub use isa::Isa;
+pub use length::LengthError;
 pub use minifloat::{
     Fp8Fields, Fp8Format, Fp8Knobs, Fp8Policy, Fp8PolicyError, UnknownFp8Format, fp4_decode, fp4_decode_into,
     fp4_encode, fp4_encode_into, fp4_packed_bytes, fp8_decode, fp8_decode_into, fp8_encode, fp8_encode_into,
     fp8_fields,
 };
-pub use slices::LengthError;
