@@ -2,13 +2,13 @@
 //!
 //! A [`TraceRunner`] owns the persistent tensors of one model (inputs, parameters, states, outputs), warms its
 //! variants, captures them strictly (no program may be compiled in a capture) and replays them on one or two
-//! command queues. It does not own the device: the device's owner passes it to
-//! every call.
+//! command queues. [`StreamBanks`] lets several streams share its states. Neither owns the device: the device's owner
+//! passes it to every call.
 //!
 //! - registration: inputs, parameters, states, outputs, variants, eager warm-ups
 //! - warm-up and capture: every variant once in every [`Phase`]
 //! - the steady state: upload, replay, read; in it nothing allocates
-//! - states on queue 0, in order with the replays; banks to save them to
+//! - states on queue 0, in order with the replays; banks, one for each stream
 //!
 //! # Long graphs
 //!
@@ -18,6 +18,7 @@
 //!
 //! Called by `models`, `perception` and `runtime`; calls `device` and `ops`.
 
+mod banks;
 mod blocking;
 mod capture;
 mod context;
@@ -35,6 +36,7 @@ mod states;
 mod tables;
 mod variant;
 
+pub use banks::{BankError, BankOptions, FreshReason, Freshness, OnFull, Select, StreamBanks};
 pub use blocking::TensorMap;
 pub use context::TraceContext;
 pub use describe::TraceTimings;
