@@ -239,6 +239,29 @@ pub(crate) fn cases() -> impl Strategy<Value = Case> {
         })
 }
 
+impl Node {
+    /// The same with operands below `count`.
+    const fn modulo(self, count: usize) -> Self {
+        match self {
+            Self::Unary(function, a) => Self::Unary(function, a % count),
+            Self::Binary(kind, a, b) => Self::Binary(kind, a % count, b % count),
+            Self::Param(kind, a) => Self::Param(kind, a % count),
+            Self::Transpose(a) => Self::Transpose(a % count),
+            Self::Halves(a, b) => Self::Halves(a % count, b % count),
+            Self::Cast(to, a) => Self::Cast(to, a % count),
+            Self::Conv { depthwise, value } => Self::Conv {
+                depthwise,
+                value: value % count,
+            },
+            Self::Pool(pool, a) => Self::Pool(pool, a % count),
+            Self::Softmax { axis, value } => Self::Softmax {
+                axis,
+                value: value % count,
+            },
+        }
+    }
+}
+
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -265,22 +288,24 @@ impl Case {
 
     fn fmt_graph(&self, graph: &Graph, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, node) in graph.nodes.iter().enumerate() {
-            write!(f, "v{} = {node:?}; ", self.leaves() + index)?;
+            let count = self.leaves() + index;
+            write!(f, "v{count} = {:?}; ", node.modulo(count))?;
         }
+        let count = self.leaves() + graph.nodes.len();
         for (state, &pingpong) in self.states.iter().enumerate() {
             let value = match pingpong {
                 true => graph.pingpong.as_ref().map(|values| values[state]),
                 false => graph.in_place[state],
             };
             if let Some(value) = value {
-                write!(f, "state{state} <- v{value}; ")?;
+                write!(f, "state{state} <- v{}; ", value % count)?;
             }
         }
         if let Some(value) = graph.output {
-            write!(f, "y <- v{value}; ")?;
+            write!(f, "y <- v{}; ", value % count)?;
         }
         if let Some(value) = graph.own {
-            write!(f, "own <- v{value}; ")?;
+            write!(f, "own <- v{}; ", value % count)?;
         }
         if graph.direct {
             f.write_str("(direct)")?;
@@ -289,7 +314,7 @@ impl Case {
     }
 }
 
-/// Graph and schedule, a line each. Operands are as generated: take them modulo the number of values before.
+/// Graph and schedule, a line each.
 impl fmt::Debug for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kinds: Vec<_> = self
