@@ -2,14 +2,22 @@
 //!
 //! Plain data: nothing here knows a device, a file or a thread. Every room may use it.
 
+mod capacity;
+mod cast;
 mod dtype;
 mod host;
+mod names;
 mod shape;
+pub mod tile;
 mod view;
 
+pub use capacity::{CapacityError, pad_to_capacity};
+pub use cast::CastError;
 pub use dtype::{DType, Element};
 pub use host::HostTensor;
+pub use names::UnknownDType;
 pub use shape::{Layout, MAX_RANK, Shape, TensorSpec};
+pub use tile::{LaidOut, TILE, TiledTensor, as_4d, pad_to_tile, round_up, tile_padded_shape};
 pub use view::View;
 
 /// What can be wrong with a shape, a view or a host tensor.
