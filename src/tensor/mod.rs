@@ -13,6 +13,7 @@ mod view;
 
 pub use capacity::{CapacityError, pad_to_capacity};
 pub use cast::CastError;
+pub(crate) use cast::cast_into;
 pub use dtype::{DType, Element};
 pub use host::HostTensor;
 pub use names::UnknownDType;

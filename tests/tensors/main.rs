@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod casts;
+mod device_types;
 mod layouts;
+mod staging;
 
 use std::time::Duration;
 
