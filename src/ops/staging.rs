@@ -44,7 +44,7 @@ pub enum StagingError {
         /// Type and shape of the buffer.
         spec: Box<TensorSpec>,
         /// What does not fit.
-        source: CastError,
+        source: Box<CastError>,
     },
     /// The device has no memory for slots.
     #[error(transparent)]
@@ -118,7 +118,7 @@ impl HostStaging {
         let written = cast_into(values, dtype, self.borrow(next)?);
         written.map_err(|source| StagingError::Values {
             spec: Box::new(self.spec),
-            source,
+            source: Box::new(source),
         })?;
         self.written = Some(next);
         Ok(&self.slots[next])
@@ -149,10 +149,10 @@ impl HostStaging {
         let found = places.len();
         let view = ArrayViewMutD::from_shape(&spec.shape[..], places).map_err(|_| StagingError::Values {
             spec: Box::new(spec),
-            source: CastError::Length {
+            source: Box::new(CastError::Length {
                 expected: spec.shape.elements(),
                 found,
-            },
+            }),
         })?;
         fill(view);
         self.written = Some(next);

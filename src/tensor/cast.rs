@@ -116,6 +116,10 @@ pub(crate) fn cast_into<S: Element>(values: &[S], dtype: DType, places: &mut [u8
         });
     }
     let values: &[u8] = bytemuck::cast_slice(values);
+    if S::DTYPE == dtype {
+        places.copy_from_slice(values);
+        return Ok(());
+    }
     with_type!(S::DTYPE, From => {
         let values = bytemuck::cast_slice::<u8, From>(values);
         with_type!(dtype, To => convert::<From, To>(values, bytemuck::cast_slice_mut(places)))
@@ -123,10 +127,6 @@ pub(crate) fn cast_into<S: Element>(values: &[S], dtype: DType, places: &mut [u8
 }
 
 fn convert<S: Number, D: Number>(values: &[S], places: &mut [D]) -> Result<(), CastError> {
-    if S::DTYPE == D::DTYPE {
-        bytemuck::cast_slice_mut::<D, u8>(places).copy_from_slice(bytemuck::cast_slice(values));
-        return Ok(());
-    }
     // Integers alone can refuse, so they are tried before the first place is written.
     if !D::DTYPE.is_float()
         && let Some(index) = values.iter().position(|value| D::of(value.value()).is_none())

@@ -168,6 +168,11 @@ fn a_number_that_the_type_does_not_have_is_told_with_its_place() {
         refused(cast::<i64, u32>(&[0, 1 << 32]).map(drop::<Vec<_>>)),
         at(1, "4294967296")
     );
+    let beyond_f64 = (1 << 53) + 1;
+    assert_eq!(
+        refused(cast::<i64, u32>(&[beyond_f64]).map(drop::<Vec<_>>)),
+        at(0, "9007199254740993")
+    );
     assert_eq!(
         refused(cast::<i64, i32>(&[-(1 << 31) - 1]).map(drop::<Vec<_>>)),
         at(0, "-2147483649")

@@ -162,16 +162,16 @@ fn a_refused_write_leaves_the_one_before_it() {
         refused.to_string(),
         "staging uint8 [3]: 2 values were given for 3 places"
     );
-    assert!(matches!(
-        refused,
-        StagingError::Values {
-            source: CastError::Length {
-                expected: 3,
-                found: 2
-            },
-            ..
+    let StagingError::Values { source, .. } = refused else {
+        panic!("{refused}")
+    };
+    assert_eq!(
+        *source,
+        CastError::Length {
+            expected: 3,
+            found: 2
         }
-    ));
+    );
     let refused = staging
         .write_with(|_: ArrayViewMutD<'_, i8>| panic!("not called"))
         .unwrap_err();
