@@ -327,6 +327,8 @@ fn a_persistent_output_is_packed_into_by_variants_of_different_layouts() {
     }
 }
 
+type Given<'a> = &'a [(&'static str, DeviceTensor)];
+
 #[test]
 fn what_does_not_fit_the_layout_or_the_target_is_refused_before_anything_is_launched() {
     let mut device = open();
@@ -343,7 +345,7 @@ fn what_does_not_fit_the_layout_or_the_target_is_refused_before_anything_is_laun
     turned.view = turned.view.transpose(&[1, 0]).unwrap();
     let mut strided = target;
     strided.view.strides[3] = 2;
-    let cases: [(&[(&str, DeviceTensor)], DeviceTensor, &str); 8] = [
+    let cases: [(Given<'_>, DeviceTensor, &str); 8] = [
         (&[("a", a)], target, "planned for 2 tensors, 1 were given"),
         (
             &[("a", a), ("c", b)],

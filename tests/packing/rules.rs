@@ -40,10 +40,12 @@ fn searched(dims: &[usize], row: usize, size: usize) -> Option<(usize, usize)> {
     Some(if wasteful { best } else { (contiguous, 0) })
 }
 
+/// Dimensions, row length asked for, (rows, row length, pitch).
+type Example = (&'static [usize], Option<usize>, (usize, usize, usize));
+
 #[test]
 fn the_worked_examples_of_the_rules_lie_where_the_rules_say() {
-    // Dimensions, row length asked for, (rows, row length, pitch).
-    let examples: [(&[usize], Option<usize>, (usize, usize, usize)); 23] = [
+    let examples: [Example; 23] = [
         // One row, padded to 32.
         (&[1], None, (1, 32, 0)),
         (&[1, 1, 1, 33], None, (1, 64, 0)),
