@@ -13,7 +13,7 @@ use crate::device::{
     BufferClass, BufferId, Cq, Device, DeviceCaps, DeviceError, DeviceHealth, DeviceMemory, EventId,
     HostSlot, MissPolicy, OpDesc, ProgramId, TraceId, UnsafeLive, WeightDesc,
 };
-use crate::tensor::TensorSpec;
+use crate::tensor::{Layout, TensorSpec};
 
 impl Device for CpuDevice {
     fn caps(&self) -> &DeviceCaps {
@@ -25,6 +25,12 @@ impl Device for CpuDevice {
         if self.capture.is_some() && !class.may_change_in_capture() {
             return Err(DeviceError::DuringCapture {
                 what: "allocating a persistent buffer",
+            });
+        }
+        if spec.layout != Layout::RowMajor {
+            return Err(DeviceError::UnsupportedLayout {
+                backend: self.caps.backend,
+                layout: spec.layout,
             });
         }
         let offset = self.arena.alloc(spec.bytes())?;
