@@ -28,6 +28,13 @@ pub enum BufferClass {
     Intermediate,
 }
 
+impl BufferClass {
+    /// Whether buffers of this class may come and go while launches are recorded.
+    pub(super) const fn may_change_in_capture(self) -> bool {
+        matches!(self, Self::Intermediate | Self::Output)
+    }
+}
+
 /// Whether an operation that has no compiled program yet may be compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MissPolicy {

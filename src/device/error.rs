@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{BufferId, Cq, EventId, ProgramId, SlotError, TraceId, UnsafeLive};
+use super::{BufferId, Cq, EventId, ProgramId, Race, SlotError, TraceId, UnsafeLive};
 use crate::tensor::TensorError;
 
 /// Errors of the device contract. A refusal changes nothing and leaves the device usable, except
@@ -124,6 +124,10 @@ pub enum DeviceError {
         /// What happened.
         reason: String,
     },
+    /// Two commands touched the same bytes without an order between them. Only devices that look for races
+    /// answer this; the commands were enqueued, and the refused wait can be repeated.
+    #[error(transparent)]
+    Race(Box<Race>),
     /// The device was closed.
     #[error("the device is closed")]
     Closed,

@@ -3,7 +3,7 @@
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// A slot that the device has not given back yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -17,7 +17,11 @@ struct Line([u8; 64]);
 /// Set in the state while the device writes the slot; the other bits count transfers that read it.
 const DEVICE_WRITES: u32 = 1 << 31;
 
+/// Number of the next slot. Unlike addresses, numbers are never used twice.
+static NEXT_SLOT: AtomicU64 = AtomicU64::new(1);
+
 struct Inner {
+    id: u64,
     bytes: usize,
     memory: Box<[UnsafeCell<Line>]>,
     state: AtomicU32,
@@ -49,6 +53,7 @@ impl HostSlot {
         let lines = (0..bytes.div_ceil(64)).map(|_| UnsafeCell::new(Line([0; 64])));
         Self {
             inner: Arc::new(Inner {
+                id: NEXT_SLOT.fetch_add(1, Ordering::Relaxed),
                 bytes,
                 memory: lines.collect(),
                 state: AtomicU32::new(0),
@@ -143,6 +148,11 @@ pub(super) struct SlotLease {
 }
 
 impl SlotLease {
+    /// Number of the slot in this process.
+    pub(super) fn slot_id(&self) -> u64 {
+        self.inner.id
+    }
+
     /// Start of the slot's memory.
     pub(super) fn as_ptr(&self) -> *mut u8 {
         self.inner.as_ptr()

@@ -22,7 +22,7 @@ impl Device for CpuDevice {
 
     fn alloc(&mut self, spec: &TensorSpec, class: BufferClass) -> Result<BufferId, DeviceError> {
         self.usable()?;
-        if self.capture.is_some() && !may_change_in_capture(class) {
+        if self.capture.is_some() && !class.may_change_in_capture() {
             return Err(DeviceError::DuringCapture {
                 what: "allocating a persistent buffer",
             });
@@ -50,7 +50,7 @@ impl Device for CpuDevice {
             offset, bytes, class, ..
         } = *self.buffer(buffer)?;
         if let Some(capture) = &mut self.capture {
-            if !may_change_in_capture(class) {
+            if !class.may_change_in_capture() {
                 return Err(DeviceError::DuringCapture {
                     what: "freeing a persistent buffer",
                 });
@@ -402,9 +402,4 @@ impl Device for CpuDevice {
         self.program_of.clear();
         self.buffers.clear();
     }
-}
-
-/// Whether buffers of a class may come and go while launches are recorded.
-const fn may_change_in_capture(class: BufferClass) -> bool {
-    matches!(class, BufferClass::Intermediate | BufferClass::Output)
 }
