@@ -6,6 +6,7 @@
 
 mod bag;
 mod check;
+mod device;
 mod graph;
 mod logging;
 mod model;
@@ -39,6 +40,7 @@ enum Command {
     Run(run::Args),
     Bag(bag::Args),
     Check(check::Args),
+    Device(device::Args),
     Graph(graph::Args),
     Model(model::Args),
     Schema(schema::Args),
@@ -50,6 +52,7 @@ impl Command {
             Self::Run(args) => run::run(args),
             Self::Bag(args) => bag::run(args),
             Self::Check(args) => check::run(args),
+            Self::Device(args) => device::run(args),
             Self::Graph(args) => graph::run(args),
             Self::Model(args) => model::run(args),
             Self::Schema(args) => schema::run(args),

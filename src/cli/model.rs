@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use comfy_table::presets::UTF8_BORDERS_ONLY;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::CellAlignment;
 use miette::{Diagnostic, IntoDiagnostic};
 
 use super::pipeline_args::Format;
@@ -70,7 +69,7 @@ fn text(survey: &Survey) -> String {
             text.to_owned()
         }
     };
-    let mut facts = table();
+    let mut facts = report::table();
     facts.add_row(["model", &survey.model]);
     facts.add_row(["producer", &or_dash(&survey.producer)]);
     facts.add_row([
@@ -84,7 +83,7 @@ fn text(survey: &Survey) -> String {
     facts.add_row(["GFLOP", &gflop]);
     facts.add_row(["external data", &or_dash(&survey.external_data.join(", "))]);
 
-    let mut values = table();
+    let mut values = report::table();
     values.set_header(["", "name", "type", "shape"]);
     for (kind, list) in [("input", &survey.inputs), ("output", &survey.outputs)] {
         for SurveyedValue { name, dtype, shape } in list {
@@ -96,7 +95,7 @@ fn text(survey: &Survey) -> String {
         }
     }
 
-    let mut ops = table();
+    let mut ops = report::table();
     ops.set_header(["operation", "nodes"]);
     let mut by_count: Vec<(&String, &usize)> = survey.ops.iter().collect();
     by_count.sort_by_key(|&(op, &count)| (std::cmp::Reverse(count), op));
@@ -113,12 +112,6 @@ fn text(survey: &Survey) -> String {
         text.push_str(obstacle);
     }
     text
-}
-
-fn table() -> Table {
-    let mut table = Table::new();
-    table.load_preset(UTF8_BORDERS_ONLY);
-    table
 }
 
 /// Digits in groups of three.
