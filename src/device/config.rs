@@ -150,8 +150,11 @@ impl DeviceLayer {
         Ok(layer)
     }
 
-    /// Sets what `key` names, or says what was expected.
-    fn set(&mut self, key: &str, text: &str, backends: &Backends) -> Result<(), String> {
+    /// Sets what `key` names, a key as in a pipeline file, from text.
+    ///
+    /// # Errors
+    /// What was expected: a noun phrase.
+    pub fn set(&mut self, key: &str, text: &str, backends: &Backends) -> Result<(), String> {
         match key {
             "backend" => {
                 self.backend = Some(
@@ -169,7 +172,7 @@ impl DeviceLayer {
             "arena_mib" => self.arena_mib = Some(number(text, &ARENA_MIB)?),
             "trace_region_mib" => self.trace_region_mib = Some(number(text, &TRACE_REGION_MIB)?),
             "spin_us" => self.spin_us = Some(number(text, &SPIN_US)?),
-            _ => {
+            "allow_fallback" => {
                 let value = match text {
                     "true" | "1" => true,
                     "false" | "0" => false,
@@ -177,6 +180,7 @@ impl DeviceLayer {
                 };
                 self.allow_fallback = Some(value);
             }
+            _ => return Err(format!("a setting, one of {}", KEYS.join(", "))),
         }
         Ok(())
     }

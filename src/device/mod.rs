@@ -10,6 +10,7 @@
 
 mod backends;
 mod config;
+pub mod conformance;
 mod contract;
 pub mod cpu;
 mod error;
