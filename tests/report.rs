@@ -44,6 +44,7 @@ fn info() -> RunInfo {
         pipeline: "yolox".to_owned(),
         model: "yolox_nano_416.onnx".to_owned(),
         device: "cpu: AVX2, 2 threads".to_owned(),
+        device_details: serde_json::json!({ "used": "cpu", "queues": 2 }),
         clock: ClockKind::Bag,
         rate: Some(1.0),
         started_at: Some("2026-03-01T12:00:00Z".to_owned()),

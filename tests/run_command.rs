@@ -117,6 +117,44 @@ fn weights_of_any_format_find_the_same_squares() {
 }
 
 #[test]
+fn the_environment_changes_the_device_of_a_run_and_the_summary_says_what_was_used() {
+    let lab = Lab::new();
+    lab.bag(&three_frames());
+    let mut command = lab.command(&["--set", "device.trace_region_mib=2"]);
+    let run = outcome(command.envs([
+        ("SENSORIUM_DEVICE_QUEUES", "1"),
+        ("SENSORIUM_DEVICE_TRACE_REGION_MIB", "8"),
+    ]));
+    assert_eq!(run.frames(), [3, 3, 0, 0]);
+    let device = &run.summary()["run"]["device_details"];
+    assert_eq!(
+        (&device["requested"], &device["used"], &device["fallback"]),
+        (&"cpu".into(), &"cpu".into(), &Value::Null)
+    );
+    assert_eq!(device["queues"], 1, "the environment changes what the file says");
+    assert_eq!(
+        device["trace_region"]["bytes"],
+        2 << 20,
+        "and the command line what the environment says"
+    );
+    assert!(
+        device["trace_region"]["used"].as_u64() > Some(0) && device["programs"].as_u64() > Some(0),
+        "{device}"
+    );
+
+    let mut command = lab.command(&["--jsonl", "none.jsonl"]);
+    let refused = outcome(command.env("SENSORIUM_DEVICE_THREADS", "0"));
+    assert_eq!(refused.code, Some(1));
+    assert!(
+        refused.told.contains(
+            "SENSORIUM_DEVICE_THREADS cannot be `0`: expected `auto`, or a whole number from 1 to 256"
+        ),
+        "{refused:?}"
+    );
+    assert!(!lab.path("none.jsonl").exists());
+}
+
+#[test]
 fn latencies_of_the_stages_add_up_to_the_total() {
     let lab = Lab::new();
     lab.bag(&three_frames());

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use miette::{IntoDiagnostic, Report};
 use serde_json::json;
 
-use super::pipeline_args::{Format, PipelineArgs};
+use super::pipeline_args::{self, Format, PipelineArgs};
 use super::report;
+use crate::device::DeviceLayer;
 use crate::pipeline::{Labels, NodeKind, Pipeline, PipelineError, Problem, ProblemRecord, Topics};
 
 /// Checks a pipeline file without running it.
@@ -31,13 +32,14 @@ pub(super) struct Args {
 /// # Errors
 /// A file that is wrong or cannot be read.
 pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
+    let environment = pipeline_args::device_environment()?;
     let result = Pipeline::load(&args.pipeline.file, &args.pipeline.overrides());
     match (args.format, result) {
         (Format::Text, Ok(pipeline)) => {
             for problem in pipeline.warnings.iter().chain(&pipeline.missing) {
                 report::show(&Report::new(problem.clone()));
             }
-            report::print(&summary(&pipeline))?;
+            report::print(&summary(&pipeline, &environment))?;
             Ok(ExitCode::SUCCESS)
         }
         (Format::Text, Err(error)) => Err(error.into()),
@@ -47,13 +49,16 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
             } else {
                 ExitCode::FAILURE
             };
-            report::print(&machine_readable(&result)?)?;
+            report::print(&machine_readable(&result, &environment)?)?;
             Ok(code)
         }
     }
 }
 
-fn machine_readable(result: &Result<Pipeline, PipelineError>) -> miette::Result<String> {
+fn machine_readable(
+    result: &Result<Pipeline, PipelineError>,
+    environment: &DeviceLayer,
+) -> miette::Result<String> {
     let records = |problems: &[Problem]| {
         problems
             .iter()
@@ -64,6 +69,7 @@ fn machine_readable(result: &Result<Pipeline, PipelineError>) -> miette::Result<
         Ok(pipeline) => json!({
             "ok": true,
             "pipeline": pipeline,
+            "device": pipeline.device.config(environment),
             "plan": pipeline.plan(),
             "problems": records(&[pipeline.warnings.as_slice(), &pipeline.missing].concat()),
         }),
@@ -76,21 +82,14 @@ fn machine_readable(result: &Result<Pipeline, PipelineError>) -> miette::Result<
     serde_json::to_string_pretty(&document).into_diagnostic()
 }
 
-fn summary(pipeline: &Pipeline) -> String {
+fn summary(pipeline: &Pipeline, environment: &DeviceLayer) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
     let mut line = |head: &str, body: String| {
         let _ = writeln!(text, "{head:<9}{body}");
     };
     line("ok", pipeline.file.display().to_string());
-    let device = &pipeline.device;
-    line(
-        "device",
-        format!(
-            "{}, threads {}, queues {}, arena {} MiB",
-            device.backend, device.threads, device.queues, device.arena_mib
-        ),
-    );
+    line("device", device(pipeline, environment));
     for (name, model) in &pipeline.models {
         let weights = match &model.weights {
             Some(path) => path.display().to_string(),
@@ -124,6 +123,16 @@ fn summary(pipeline: &Pipeline) -> String {
         line("off", format!("{name}: has no path"));
     }
     text
+}
+
+fn device(pipeline: &Pipeline, environment: &DeviceLayer) -> String {
+    let config = pipeline.device.config(environment);
+    let command_line = pipeline.device.command_line.keys();
+    let decided = environment.only(|key| !command_line.contains(&key)).keys();
+    match decided.as_slice() {
+        [] => config.to_string(),
+        keys => format!("{config} (by the environment: {})", keys.join(", ")),
+    }
 }
 
 fn describe(kind: &NodeKind) -> String {

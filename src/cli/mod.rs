@@ -6,6 +6,7 @@
 
 mod bag;
 mod check;
+mod device;
 mod dtype;
 mod graph;
 mod logging;
@@ -40,6 +41,7 @@ enum Command {
     Run(run::Args),
     Bag(bag::Args),
     Check(check::Args),
+    Device(device::Args),
     Dtype(dtype::Args),
     Graph(graph::Args),
     Model(model::Args),
@@ -52,6 +54,7 @@ impl Command {
             Self::Run(args) => run::run(args),
             Self::Bag(args) => bag::run(args),
             Self::Check(args) => check::run(args),
+            Self::Device(args) => device::run(args),
             Self::Dtype(args) => dtype::run(args),
             Self::Graph(args) => graph::run(args),
             Self::Model(args) => model::run(args),

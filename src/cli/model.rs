@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use comfy_table::presets::UTF8_BORDERS_ONLY;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::CellAlignment;
 use miette::{Diagnostic, IntoDiagnostic};
 
 use super::pipeline_args::Format;
@@ -92,7 +91,7 @@ fn or_dash(text: &str) -> String {
 }
 
 fn text(survey: &Survey) -> String {
-    let mut facts = table();
+    let mut facts = report::table();
     facts.add_row(["model", &survey.model]);
     facts.add_row(["producer", &or_dash(&survey.producer)]);
     facts.add_row([
@@ -106,7 +105,7 @@ fn text(survey: &Survey) -> String {
     facts.add_row(["GFLOP", &gflop]);
     facts.add_row(["external data", &or_dash(&survey.external_data.join(", "))]);
 
-    let mut values = table();
+    let mut values = report::table();
     values.set_header(["", "name", "type", "shape"]);
     for (kind, list) in [("input", &survey.inputs), ("output", &survey.outputs)] {
         for SurveyedValue { name, dtype, shape } in list {
@@ -118,7 +117,7 @@ fn text(survey: &Survey) -> String {
         }
     }
 
-    let mut ops = table();
+    let mut ops = report::table();
     ops.set_header(["operation", "nodes"]);
     let mut by_count: Vec<(&String, &usize)> = survey.ops.iter().collect();
     by_count.sort_by_key(|&(op, &count)| (std::cmp::Reverse(count), op));
@@ -135,12 +134,6 @@ fn text(survey: &Survey) -> String {
         text.push_str(obstacle);
     }
     text
-}
-
-fn table() -> Table {
-    let mut table = Table::new();
-    table.load_preset(UTF8_BORDERS_ONLY);
-    table
 }
 
 /// Digits in groups of three.

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
+use miette::Diagnostic;
 
+use crate::device::{Backends, ConfigError, DeviceLayer};
 use crate::pipeline::Overrides;
 
 /// A pipeline file and changes to it.
@@ -28,6 +30,19 @@ impl PipelineArgs {
             ..Overrides::default()
         }
     }
+}
+
+#[derive(Debug, thiserror::Error, Diagnostic)]
+#[error("the environment says something about the device that cannot be: {0}")]
+#[diagnostic(help("correct the variable or unset it; docs/PIPELINES.md lists them under `device`"))]
+struct BadEnvironment(#[source] ConfigError);
+
+/// What the environment of this process says about the device.
+///
+/// # Errors
+/// A variable whose name or value is wrong.
+pub(super) fn device_environment() -> miette::Result<DeviceLayer> {
+    Ok(DeviceLayer::from_environment(std::env::vars_os(), &Backends::builtin()).map_err(BadEnvironment)?)
 }
 
 /// Who reads the output.

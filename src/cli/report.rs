@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use comfy_table::Table;
+use comfy_table::presets::UTF8_BORDERS_ONLY;
 use miette::{IntoDiagnostic, Report, WrapErr};
 
 /// Writes a command's result to standard output, with a newline at the end if the text has none. A reader
@@ -31,4 +33,11 @@ pub(super) fn failure(error: &Report) -> ExitCode {
 pub(super) fn show(diagnostic: &Report) {
     // With standard error closed there is nobody left to tell; the exit code still says it.
     let _ = writeln!(io::stderr().lock(), "{diagnostic:?}");
+}
+
+/// An empty table in the style of this command.
+pub(super) fn table() -> Table {
+    let mut table = Table::new();
+    table.load_preset(UTF8_BORDERS_ONLY);
+    table
 }

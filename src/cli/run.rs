@@ -9,7 +9,7 @@ use clap::ValueHint;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use miette::{IntoDiagnostic, Report, WrapErr, miette};
 
-use super::pipeline_args::{Format, PipelineArgs};
+use super::pipeline_args::{self, Format, PipelineArgs};
 use super::report;
 use crate::pipeline::{Overrides, Pipeline, Rate};
 use crate::runtime::{self, Progress, RunOptions, RunOutput, RuntimeError, Shutdown};
@@ -88,6 +88,7 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
     let options = RunOptions {
         gallery: args.report.is_some(),
         with_latency: !args.no_latency,
+        device_environment: pipeline_args::device_environment()?,
         progress: Arc::new(Bar::new()),
     };
     let outcome = tokio.block_on(async {
@@ -161,7 +162,7 @@ fn explain(error: RuntimeError) -> Report {
         RuntimeError::Source { .. } => "`sensorium bag info BAG` shows what a bag holds",
         RuntimeError::Model { .. } => "`sensorium model info FILE.onnx` shows what a model needs",
         RuntimeError::Device(_) => {
-            "the `device` section of the pipeline file sets memory, threads and queues"
+            "the `device` section of the pipeline file sets backend, memory, threads and queues"
         }
         RuntimeError::Sink { .. } => "correct what is wrong there, or leave this output away",
         RuntimeError::Unwritable { .. } => "name a file in a folder that exists and can be written",

@@ -137,7 +137,8 @@ pub trait Device: Send {
     /// Reserves a buffer. Contents are undefined.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfMemory`]; [`DeviceError::DuringCapture`] for persistent classes in a capture.
+    /// [`DeviceError::OutOfMemory`]; [`DeviceError::DuringCapture`] for persistent classes in a capture;
+    /// [`DeviceError::UnsupportedLayout`].
     fn alloc(&mut self, spec: &TensorSpec, class: BufferClass) -> Result<BufferId, DeviceError>;
 
     /// Returns a buffer's memory. What a trace freed during its capture stays reserved for that trace's

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{BufferId, Cq, EventId, ProgramId, Race, SlotError, TraceId, UnsafeLive};
-use crate::tensor::TensorError;
+use crate::tensor::{Layout, TensorError};
 
 /// Errors of the device contract. A refusal changes nothing and leaves the device usable, except
 /// [`DeviceError::Lost`].
@@ -134,6 +134,16 @@ pub enum DeviceError {
     /// A shape or view that is refused.
     #[error(transparent)]
     Tensor(#[from] TensorError),
+    /// A buffer in a layout that the device does not have.
+    #[error(
+        "the {backend} device holds row-major tensors, not {layout} layout: convert with to_layout first"
+    )]
+    UnsupportedLayout {
+        /// Name of the backend.
+        backend: &'static str,
+        /// The refused layout.
+        layout: Layout,
+    },
     /// A configuration that the device cannot open with.
     #[error("device configuration: {0}")]
     Config(String),

@@ -8,6 +8,9 @@
 //!
 //! May be called by every room below it; calls `numeric` and `tensor`.
 
+mod backends;
+mod config;
+pub mod conformance;
 mod contract;
 pub mod cpu;
 mod error;
@@ -18,6 +21,13 @@ mod random;
 pub mod sim;
 mod slot;
 
+pub use backends::{
+    Backend, BackendKind, Backends, DeviceChoice, OpenError, OpenedDevice, UnknownBackend, describe,
+};
+pub use config::{
+    ARENA_MIB, ConfigError, DeviceConfig, DeviceLayer, ENVIRONMENT_PREFIX, QUEUES, SPIN_US, THREADS,
+    TRACE_REGION_MIB, Threads,
+};
 pub use contract::{
     BufferClass, CaptureKind, Device, DeviceCaps, DeviceHealth, DeviceMemory, MissPolicy, UnsafeLive,
 };

@@ -1,6 +1,7 @@
 //! Host memory that the host and a device hand to each other.
 
 use std::cell::UnsafeCell;
+use std::collections::TryReserveError;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -50,12 +51,25 @@ impl HostSlot {
     /// A zeroed slot of `bytes` bytes on a 64-byte boundary.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
-        let lines = (0..bytes.div_ceil(64)).map(|_| UnsafeCell::new(Line([0; 64])));
+        Self::of(bytes, zeroed(Vec::with_capacity(bytes.div_ceil(64))))
+    }
+
+    /// As [`HostSlot::new`], for a size that may be more than there is.
+    ///
+    /// # Errors
+    /// The system does not have the memory.
+    pub fn try_new(bytes: usize) -> Result<Self, TryReserveError> {
+        let mut lines = Vec::new();
+        lines.try_reserve_exact(bytes.div_ceil(64))?;
+        Ok(Self::of(bytes, zeroed(lines)))
+    }
+
+    fn of(bytes: usize, memory: Box<[UnsafeCell<Line>]>) -> Self {
         Self {
             inner: Arc::new(Inner {
                 id: NEXT_SLOT.fetch_add(1, Ordering::Relaxed),
                 bytes,
-                memory: lines.collect(),
+                memory,
                 state: AtomicU32::new(0),
             }),
         }
@@ -128,6 +142,13 @@ impl HostSlot {
             undo: DEVICE_WRITES,
         })
     }
+}
+
+/// As many zeroed lines as room was made for.
+fn zeroed(mut lines: Vec<UnsafeCell<Line>>) -> Box<[UnsafeCell<Line>]> {
+    let room = lines.capacity();
+    lines.extend((0..room).map(|_| UnsafeCell::new(Line([0; 64]))));
+    lines.into_boxed_slice()
 }
 
 impl fmt::Debug for HostSlot {

@@ -9,7 +9,8 @@
 //! 4. `validate`: names, connections, files; the result is a [`Pipeline`].
 //! 5. [`Pipeline::plan`]: the actors and channels that the runtime starts; [`Pipeline::mermaid`] draws them.
 //!
-//! May be called by `telemetry`, `io`, `runtime` and `cli`; calls no other room.
+//! May be called by `telemetry`, `io`, `runtime` and `cli`; calls `device` for what
+//! can be set there.
 
 mod connect;
 mod graph;
@@ -34,8 +35,8 @@ pub use plan::{Actor, ActorRole, Channel, Plan, RunsOn};
 pub use problem::{InvalidPipeline, PipelineError, Problem, ProblemRecord};
 pub use schema::pipeline_schema;
 pub use settings::{
-    Backend, Clock, DetectorSettings, DetectorType, DeviceSettings, Edge, JsonLinesSettings, Labels,
-    ModelSettings, Node, NodeKind, OnFull, OnStreamsFull, Pipeline, Precision, Preprocess, PublisherSettings,
-    Rate, RateError, RecorderSettings, SourceSettings, Threads, Topics, Transport, WeightFormat, ZenohMode,
+    Clock, DetectorSettings, DetectorType, DeviceSettings, Edge, JsonLinesSettings, Labels, ModelSettings,
+    Node, NodeKind, OnFull, OnStreamsFull, Pipeline, Precision, Preprocess, PublisherSettings, Rate,
+    RateError, RecorderSettings, SourceSettings, Topics, Transport, WeightFormat, ZenohMode,
 };
 pub use substitute::Environment;

@@ -6,13 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::settings::{
-    Backend, Clock, DetectorType, OnFull, OnStreamsFull, Precision, Preprocess, Transport, WeightFormat,
-    ZenohMode,
+    Clock, DetectorType, OnFull, OnStreamsFull, Precision, Preprocess, Transport, WeightFormat, ZenohMode,
 };
+use crate::device::{ARENA_MIB, Backends, DeviceConfig, QUEUES, SPIN_US, THREADS, TRACE_REGION_MIB};
 
 /// Largest capacity of a channel, in samples.
 pub(super) const MAX_CAPACITY: u32 = 65_536;
@@ -46,31 +46,58 @@ pub(super) struct RawPipeline {
 }
 
 /// The device that runs the models.
+///
+/// The environment variable SENSORIUM_DEVICE_ and a key in capitals takes the place of what a file says.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "Device")]
 pub(super) struct RawDevice {
     /// Which device.
-    pub(super) backend: Backend,
+    #[schemars(schema_with = "backends")]
+    pub(super) backend: String,
     /// Threads that compute: a number, or `auto` for one per processor.
     pub(super) threads: RawThreads,
     /// Command queues: 2 lets an upload overlap the work of the frame before.
-    #[schemars(range(min = 1, max = 2))]
+    #[schemars(range(min = *QUEUES.start(), max = *QUEUES.end()))]
     pub(super) queues: u8,
     /// Device memory in MiB.
-    #[schemars(range(min = 16, max = 1_048_576))]
+    #[schemars(range(min = *ARENA_MIB.start(), max = *ARENA_MIB.end()))]
     pub(super) arena_mib: u32,
+    /// Memory that all traces together may take in MiB.
+    #[schemars(range(min = *TRACE_REGION_MIB.start(), max = *TRACE_REGION_MIB.end()))]
+    pub(super) trace_region_mib: u32,
+    /// How long an idle queue spins before it sleeps in microseconds: a faster hand-over for CPU time.
+    #[schemars(range(min = *SPIN_US.start(), max = *SPIN_US.end()))]
+    pub(super) spin_us: u32,
+    /// Whether the CPU device may take the place of a device that cannot be opened.
+    pub(super) allow_fallback: bool,
 }
 
 impl Default for RawDevice {
     fn default() -> Self {
+        let config = DeviceConfig::default();
+        let mib = |bytes: usize| (bytes >> 20) as u32;
         Self {
-            backend: Backend::Cpu,
+            backend: config.backend.to_string(),
             threads: RawThreads::Auto(Auto::Auto),
-            queues: 2,
-            arena_mib: 256,
+            queues: config.queues,
+            arena_mib: mib(config.arena_bytes),
+            trace_region_mib: mib(config.trace_region_bytes),
+            spin_us: config.spin.as_micros() as u32,
+            allow_fallback: config.allow_fallback,
         }
     }
+}
+
+/// The backends of this program, as the words of any other setting are described.
+fn backends(_: &mut SchemaGenerator) -> Schema {
+    let words: Vec<_> = Backends::builtin()
+        .iter()
+        .map(
+            |backend| json_schema!({ "const": backend.name, "description": backend.about, "type": "string" }),
+        )
+        .collect();
+    json_schema!({ "oneOf": words })
 }
 
 /// A number of threads, or `auto`.
@@ -81,7 +108,7 @@ pub(super) enum RawThreads {
     /// One per processor.
     Auto(Auto),
     /// So many.
-    Count(#[schemars(range(min = 1, max = 256))] u16),
+    Count(#[schemars(range(min = *THREADS.start(), max = *THREADS.end()))] u16),
 }
 
 /// The word `auto`.

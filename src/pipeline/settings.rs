@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::problem::Problem;
+use crate::device::{DeviceConfig, DeviceLayer};
 
 /// A pipeline whose names, connections and values are all valid.
 #[derive(Debug, Clone, Serialize)]
@@ -35,35 +36,21 @@ pub struct Pipeline {
     pub missing: Vec<Problem>,
 }
 
-/// The device that runs the models.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// The device that runs the models. What the environment says comes between the two, see
+/// [`DeviceSettings::config`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct DeviceSettings {
-    /// Which device.
-    pub backend: Backend,
-    /// Threads that compute.
-    pub threads: Threads,
-    /// Command queues, 1 or 2.
-    pub queues: u8,
-    /// Device memory in MiB.
-    pub arena_mib: u32,
+    /// What the file says.
+    pub file: DeviceLayer,
+    /// What options of the command say.
+    pub command_line: DeviceLayer,
 }
 
-/// A number of threads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Threads {
-    /// One per processor.
-    Auto,
-    /// So many, at least 1.
-    Count(u16),
-}
-
-impl fmt::Display for Threads {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::Count(count) => count.fmt(f),
-        }
+impl DeviceSettings {
+    /// The defaults, changed by the file, then by the environment, then by the command line.
+    #[must_use]
+    pub fn config(&self, environment: &DeviceLayer) -> DeviceConfig {
+        DeviceConfig::from_layers([&self.file, environment, &self.command_line])
     }
 }
 
@@ -324,13 +311,6 @@ macro_rules! words {
     };
 }
 
-words! {
-    /// A device backend.
-    Backend {
-        /// The CPU device.
-        Cpu = "cpu",
-    }
-}
 words! {
     /// A family of detection networks.
     DetectorType {

@@ -14,10 +14,11 @@ use super::raw::{
 use super::settings::{
     Clock, DetectorSettings, DetectorType, DeviceSettings, JsonLinesSettings, KEY_SPECIAL, Labels,
     ModelSettings, Node, NodeKind, Pipeline, Preprocess, PublisherSettings, Rate, RecorderSettings,
-    SourceSettings, Threads, Topics,
+    SourceSettings, Topics,
 };
 use super::source::{Span, source};
 use super::tree::{self, Entry};
+use crate::device::{Backends, DeviceLayer, Threads};
 
 /// The pipeline that `raw` describes. It is only good if no problem was found.
 pub(super) fn validate(
@@ -101,7 +102,7 @@ impl Validator<'_> {
         Pipeline {
             file: path.to_owned(),
             name: raw.pipeline,
-            device: device(&raw.device),
+            device: self.device(&raw.device),
             models,
             nodes,
             edges,
@@ -109,6 +110,38 @@ impl Validator<'_> {
             warnings: std::mem::take(&mut self.warnings),
             missing: std::mem::take(&mut self.missing),
         }
+    }
+
+    /// The settings of the file and those of `--set`, each with the keys that it really says.
+    fn device(&self, raw: &RawDevice) -> DeviceSettings {
+        let all = DeviceLayer {
+            // The schema lists the same names.
+            backend: Backends::builtin().named(&raw.backend).ok(),
+            threads: Some(match raw.threads {
+                RawThreads::Auto(_) => Threads::Auto,
+                RawThreads::Count(count) => Threads::Count(count),
+            }),
+            queues: Some(raw.queues),
+            arena_mib: Some(raw.arena_mib),
+            trace_region_mib: Some(raw.trace_region_mib),
+            spin_us: Some(raw.spin_us),
+            allow_fallback: Some(raw.allow_fallback),
+        };
+        let section = self.tree.get("device");
+        let said = |key: &str, in_file: bool| {
+            section
+                .and_then(|section| section.get(key))
+                .is_some_and(|value| self.in_file(&value.span) == in_file)
+        };
+        DeviceSettings {
+            file: all.only(|key| said(key, true)),
+            command_line: all.only(|key| said(key, false)),
+        }
+    }
+
+    /// Whether something stands in the file, not in an option of the command.
+    fn in_file(&self, span: &Span) -> bool {
+        span.source() == self.tree.span.source()
     }
 
     fn models(
@@ -406,7 +439,7 @@ impl Validator<'_> {
     /// A path written in the file is relative to the file's folder, one given by an option to the working
     /// directory.
     fn resolve(&self, path: &str, span: &Span) -> PathBuf {
-        if span.source() == self.tree.span.source() {
+        if self.in_file(span) {
             self.folder.join(path)
         } else {
             PathBuf::from(path)
@@ -453,18 +486,6 @@ fn option_span(option: &'static str, path: &Path) -> Span {
     let text = path.display().to_string();
     let range = 0..text.len();
     Span::new(&source(option, text), range)
-}
-
-fn device(raw: &RawDevice) -> DeviceSettings {
-    DeviceSettings {
-        backend: raw.backend,
-        threads: match raw.threads {
-            RawThreads::Auto(_) => Threads::Auto,
-            RawThreads::Count(count) => Threads::Count(count),
-        },
-        queues: raw.queues,
-        arena_mib: raw.arena_mib,
-    }
 }
 
 /// Whether `text` is `tcp/HOST:PORT`.

@@ -4,16 +4,13 @@ use std::sync::Arc;
 
 use super::error::RuntimeError;
 use super::owner::OpenDevice;
-use crate::device::{CpuConfig, CpuDevice, Device};
+use crate::device::DeviceConfig;
 use crate::image::Preset;
 use crate::numeric::Fp8Format;
 use crate::perception::{
     Detector, DetectorGraph, DetectorTrace, Head, HeadKind, Thresholds, coco_80, read_labels,
 };
-use crate::pipeline::{
-    self, Backend, DetectorType, DeviceSettings, Labels, ModelSettings, NodeKind, Pipeline, Precision,
-    Preprocess, Threads,
-};
+use crate::pipeline::{self, DetectorType, Labels, ModelSettings, NodeKind, Pipeline, Precision, Preprocess};
 use crate::tensor::DType;
 use crate::trace::TraceOptions;
 use crate::weights::{OnnxModel, WeightFormat};
@@ -118,24 +115,12 @@ const fn weight_format(word: pipeline::WeightFormat) -> WeightFormat {
 
 /// Opens the device and builds every trace on it: all warm-ups first, then all captures, so that nothing is
 /// allocated after the first capture.
-pub(super) fn open_device(settings: DeviceSettings, graphs: Vec<DetectorGraph>) -> OpenDevice {
+pub(super) fn open_device(config: DeviceConfig, graphs: Vec<DetectorGraph>) -> OpenDevice {
     Box::new(move || {
         let failed = |error: &dyn std::fmt::Display| RuntimeError::Device(error.to_string());
-        let mut device: Box<dyn Device> = match settings.backend {
-            Backend::Cpu => Box::new(
-                CpuDevice::open(&CpuConfig {
-                    threads: match settings.threads {
-                        Threads::Auto => 0,
-                        Threads::Count(threads) => threads as usize,
-                    },
-                    queues: settings.queues,
-                    arena_bytes: (settings.arena_mib as usize) << 20,
-                    ..CpuConfig::default()
-                })
-                .map_err(|e| failed(&e))?,
-            ),
-        };
-        let options = match settings.queues {
+        let mut opened = config.open().map_err(|e| failed(&e))?;
+        let device = opened.device.as_mut();
+        let options = match device.caps().queues {
             1 => TraceOptions {
                 output_phases: 2,
                 ..TraceOptions::default()
@@ -144,12 +129,11 @@ pub(super) fn open_device(settings: DeviceSettings, graphs: Vec<DetectorGraph>) 
         };
         let mut traces = Vec::with_capacity(graphs.len());
         for graph in &graphs {
-            traces
-                .push(DetectorTrace::build(device.as_mut(), graph, options.clone()).map_err(|e| failed(&e))?);
+            traces.push(DetectorTrace::build(device, graph, options.clone()).map_err(|e| failed(&e))?);
         }
         for trace in &mut traces {
-            trace.capture(device.as_mut()).map_err(|e| failed(&e))?;
+            trace.capture(device).map_err(|e| failed(&e))?;
         }
-        Ok((device, traces))
+        Ok((opened, traces))
     })
 }

@@ -15,7 +15,7 @@ use super::channel::{Receiver, Sender};
 use super::frame::{FrameMeta, Inferred, Message, Prepared, Sample};
 use super::shutdown::Shutdown;
 use super::slots::{PooledSlot, SlotPool};
-use crate::device::{Device, DeviceHealth, EventId};
+use crate::device::{Device, DeviceChoice, DeviceHealth, EventId, OpenedDevice};
 use crate::image::BackMap;
 use crate::perception::DetectorTrace;
 use crate::telemetry::{DropReason, Ledger, MonotonicClock, Stage};
@@ -32,7 +32,7 @@ const FRAME_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Opens the device and builds the traces of all detectors, on the owner's thread.
 pub(crate) type OpenDevice =
-    Box<dyn FnOnce() -> Result<(Box<dyn Device>, Vec<DetectorTrace>), RuntimeError> + Send>;
+    Box<dyn FnOnce() -> Result<(OpenedDevice, Vec<DetectorTrace>), RuntimeError> + Send>;
 
 /// What the owner needs to start.
 pub(crate) struct OwnerArgs {
@@ -61,6 +61,8 @@ pub(crate) struct OwnerReady {
     pub input_pools: Vec<SlotPool>,
     /// Backend and description of the device.
     pub device: String,
+    /// The device in numbers.
+    pub device_details: serde_json::Value,
 }
 
 /// One detector on the device.
@@ -93,6 +95,7 @@ struct Flight {
 /// complete by events, and an event's completion wakes it.
 pub(crate) struct DeviceOwner {
     device: Box<dyn Device>,
+    choice: DeviceChoice,
     lanes: Vec<Lane>,
     input: Receiver<Sample<Prepared>>,
     /// Taken from the channel, but its detector has no output slot free yet.
@@ -215,13 +218,8 @@ impl Handler<DescribeDevice> for DeviceOwner {
     type Reply = String;
 
     async fn handle(&mut self, _: DescribeDevice, _: &mut Context<Self, Self::Reply>) -> String {
-        let caps = self.device.caps();
         serde_json::json!({
-            "backend": caps.backend,
-            "description": caps.description,
-            "queues": caps.queues,
-            "memory_bytes": caps.memory_bytes,
-            "programs": self.device.program_count(),
+            "device": self.choice.describe(self.device.as_ref()),
             "traces": self.lanes.iter().map(|lane| lane.trace.describe()).collect::<Vec<_>>(),
         })
         .to_string()
@@ -238,7 +236,8 @@ impl DeviceOwner {
         clock: MonotonicClock,
         shutdown: Shutdown,
     ) -> Result<(Self, OwnerReady), RuntimeError> {
-        let (mut device, traces) = open()?;
+        let (opened, traces) = open()?;
+        let OpenedDevice { mut device, choice } = opened;
         let completed = Arc::new(Notify::new());
         let hook = Arc::clone(&completed);
         device.set_completion_hook(Arc::new(move || hook.notify_one()));
@@ -262,11 +261,13 @@ impl DeviceOwner {
         let caps = device.caps();
         let told = OwnerReady {
             input_pools,
-            device: format!("{}: {}", caps.backend, caps.description),
+            device: format!("{choice}: {}", caps.description),
+            device_details: choice.describe(device.as_ref()),
         };
         let depth = if caps.queues == 1 { 1 } else { FRAMES_UNDER_WAY };
         let owner = Self {
             device,
+            choice,
             lanes,
             input,
             held: None,

@@ -22,6 +22,7 @@ use super::prepare::Prepare;
 use super::shutdown::Shutdown;
 use super::sinks::{JsonLinesSink, PublisherSink, RecorderSink, Sink, SinkActor, check_outputs};
 use super::stage::Stage;
+use crate::device::{DeviceConfig, DeviceLayer};
 use crate::io::zenoh::ZenohPublisher;
 use crate::pipeline::{Clock, DetectorSettings, Node, NodeKind, OnFull, Pipeline, Plan, Rate};
 use crate::telemetry::report::ReportFrame;
@@ -45,6 +46,9 @@ pub struct RunOptions {
     pub gallery: bool,
     /// Write latencies into JSON lines and published results.
     pub with_latency: bool,
+    /// What the environment says about the device: it comes between the pipeline file and the options of the
+    /// command.
+    pub device_environment: DeviceLayer,
     /// Told how the run gets on.
     pub progress: Arc<dyn Progress>,
 }
@@ -54,6 +58,7 @@ impl fmt::Debug for RunOptions {
         f.debug_struct("RunOptions")
             .field("gallery", &self.gallery)
             .field("with_latency", &self.with_latency)
+            .field("device_environment", &self.device_environment)
             .finish_non_exhaustive()
     }
 }
@@ -159,13 +164,15 @@ pub async fn run(
     let detectors = models::load_all(pipeline)?;
     let mut sinks = plan_sinks(pipeline, &shared);
     let mut endings: FuturesUnordered<Ending> = FuturesUnordered::new();
-    let started_detectors = start_detectors(pipeline, detectors, &shared, &mut sinks, &mut endings).await?;
+    let config = pipeline.device.config(&options.device_environment);
+    let started_detectors =
+        start_detectors(pipeline, config, detectors, &shared, &mut sinks, &mut endings).await?;
     start_sinks(sinks, &shared, &options, &mut endings).await?;
 
     options
         .progress
         .started(sources.iter().map(OpenSource::message_count).sum());
-    let device = started_detectors.device.clone();
+    let (device, device_details) = started_detectors.device.clone();
     start_sources(
         sources,
         pipeline,
@@ -182,6 +189,7 @@ pub async fn run(
         pipeline: pipeline.name.clone(),
         model: model_names(pipeline),
         device,
+        device_details,
         clock: if lossless {
             ClockKind::Deterministic
         } else {
@@ -308,13 +316,15 @@ fn sink_actor<S: Sink>(node: &str, sink: S, input: Receiver<SinkItem>, shared: &
 
 /// Detectors that are ready for frames.
 pub(super) struct StartedDetectors {
-    device: String,
+    /// The device in words and in numbers.
+    device: (String, serde_json::Value),
     /// Channel into each detector from each source, by node names.
     pub(super) inlets: HashMap<(String, String), Sender<Sample<()>>>,
 }
 
 async fn start_detectors(
     pipeline: &Pipeline,
+    config: DeviceConfig,
     parts: Vec<DetectorParts>,
     shared: &Shared,
     sinks: &mut [PlannedSink<'_>],
@@ -352,7 +362,7 @@ async fn start_detectors(
         + FRAMES_UNDER_WAY;
     let (ready_tx, ready_rx) = oneshot::channel();
     let args = OwnerArgs {
-        open: models::open_device(pipeline.device.clone(), builders),
+        open: models::open_device(config, builders),
         input: device_rx,
         outputs,
         ready: ready_tx,
@@ -362,7 +372,11 @@ async fn start_detectors(
         shutdown: shared.shutdown.clone(),
     };
     let owner = DeviceOwner::spawn_in_thread(args);
-    let OwnerReady { input_pools, device } = ready_rx
+    let OwnerReady {
+        input_pools,
+        device,
+        device_details,
+    } = ready_rx
         .await
         .map_err(|_| RuntimeError::Device("the device owner stopped while opening the device".into()))??;
     if let Ok(description) = owner.ask(DescribeDevice).await {
@@ -433,7 +447,10 @@ async fn start_detectors(
         );
         endings.push(ending(finish_name(name), Stage::spawn(stage)));
     }
-    Ok(StartedDetectors { device, inlets })
+    Ok(StartedDetectors {
+        device: (device, device_details),
+        inlets,
+    })
 }
 
 fn prepare_name(node: &str) -> String {

@@ -40,6 +40,10 @@ pub struct RunInfo {
     pub model: String,
     /// Description of the device.
     pub device: String,
+    /// The device in numbers, once its traces were captured: what was asked for and used, queues, memory,
+    /// programs. Sizes are bytes.
+    #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
+    pub device_details: serde_json::Value,
     /// The clock that paced the run.
     pub clock: ClockKind,
     /// Sensor time over wall time; absent if the run went as fast as it could.

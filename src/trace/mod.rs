@@ -3,7 +3,7 @@
 //! A [`TraceRunner`] owns the persistent tensors of one model (inputs, parameters, states, outputs), warms its
 //! variants, captures them strictly (no program may be compiled in a capture) and replays them on one or two
 //! command queues. [`StreamBanks`] lets several streams share its states. Neither owns the device: the device's owner
-//! passes it to every call.
+//! passes it to every call. [`pack_outputs`] makes one output of several, so that a frame is read with one transfer.
 //!
 //! - registration: inputs, parameters, states, outputs, variants, eager warm-ups
 //! - warm-up and capture: every variant once in every [`Phase`]
@@ -26,6 +26,7 @@ mod describe;
 mod error;
 mod ids;
 mod options;
+mod pack;
 mod pass;
 mod phase;
 mod protocol;
@@ -43,6 +44,7 @@ pub use describe::TraceTimings;
 pub use error::{OutputProblem, TraceError};
 pub use ids::{BankIndex, InputId, ParamId, StateId, VariantId};
 pub use options::{StateOptions, TraceOptions};
+pub use pack::{PackOutputsError, Packed, pack_outputs, pack_outputs_into};
 pub use phase::Phase;
 pub use protocol::ProtocolStep;
 pub use run::Pending;

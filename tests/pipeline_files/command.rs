@@ -7,8 +7,13 @@ use sensorium::pipeline::pipeline_schema;
 use crate::repository;
 
 fn sensorium(arguments: &[&str]) -> (i32, String, String) {
+    sensorium_with(&[], arguments)
+}
+
+fn sensorium_with(environment: &[(&str, &str)], arguments: &[&str]) -> (i32, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_sensorium"))
         .args(arguments)
+        .envs(environment.iter().copied())
         .env_remove("SENSORIUM_LOG")
         .env("SENSORIUM_YOLOX_ONNX", "")
         .env("SENSORIUM_BAG", "")
@@ -60,6 +65,40 @@ fn check_reports_and_sets_the_exit_code() {
     assert!(code == 1 && err.contains("no-such.yaml cannot be read"), "{err}");
     let (code, _, err) = sensorium(&["check", yolox, "--set", "rate"]);
     assert!(code == 2 && err.contains("KEY=VALUE"), "{err}");
+}
+
+#[test]
+fn check_shows_the_device_that_a_run_would_use() {
+    let yolox = repository("pipelines/yolox.yaml");
+    let yolox = yolox.to_str().unwrap();
+    let variables = [
+        ("SENSORIUM_DEVICE_THREADS", "3"),
+        ("SENSORIUM_DEVICE_ARENA_MIB", "512"),
+    ];
+    let arguments = ["check", yolox, "--set", "device.arena_mib=128"];
+    let (code, out, err) = sensorium_with(&variables, &arguments);
+    assert_eq!(code, 0, "{err}");
+    assert!(
+        out.contains(
+            "device   cpu, threads 3, queues 2, arena 128 MiB, trace region 64 MiB (by the environment: threads)"
+        ),
+        "{out}"
+    );
+    let (_, out, _) = sensorium_with(&variables, &[&arguments[..], &["--format", "json"]].concat());
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (
+            &report["device"]["threads"]["count"],
+            &report["device"]["arena_bytes"]
+        ),
+        (&3.into(), &(128 << 20).into())
+    );
+
+    let (code, _, err) = sensorium_with(&[("SENSORIUM_DEVICE_QUEUE", "1")], &["check", yolox]);
+    assert!(
+        code == 1 && err.contains("did you mean SENSORIUM_DEVICE_QUEUES?"),
+        "{err}"
+    );
 }
 
 #[test]

@@ -11,8 +11,9 @@ use std::env::VarError;
 use std::path::{Path, PathBuf};
 
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme};
+use sensorium::device::{DeviceConfig, DeviceLayer, Threads};
 use sensorium::pipeline::{
-    NodeKind, OnFull, Overrides, Pipeline, PipelineError, Rate, Threads, Topics, WeightFormat,
+    DeviceSettings, NodeKind, OnFull, Overrides, Pipeline, PipelineError, Rate, Topics, WeightFormat,
     pipeline_schema,
 };
 use sensorium::weights;
@@ -100,7 +101,8 @@ fn repository(path: &str) -> PathBuf {
 fn a_good_file_becomes_the_data_that_it_describes() {
     let pipeline = parse(GOOD, &Overrides::default()).unwrap();
     assert_eq!(pipeline.name, "front");
-    assert_eq!(pipeline.device.threads, Threads::Count(2));
+    assert_eq!(pipeline.device.file.threads, Some(Threads::Count(2)));
+    assert_eq!(pipeline.device.command_line, DeviceLayer::default());
     let names: Vec<&str> = pipeline.nodes.iter().map(|node| node.name.as_str()).collect();
     assert_eq!(names, ["camera", "detector", "out"], "each node after its inputs");
     assert_eq!(pipeline.inactive, ["tape"]);
@@ -142,12 +144,21 @@ fn left_out_sections_take_their_documented_defaults() {
         .to_owned();
     let pipeline = parse(&short, &Overrides::default()).unwrap();
     let defaults = |path: &str| pipeline_schema().pointer(path).unwrap().clone();
-    assert_eq!(pipeline.device.threads, Threads::Auto);
-    assert_eq!(defaults("/$defs/Device/properties/threads/default"), "auto");
     assert_eq!(
-        defaults("/$defs/Device/properties/arena_mib/default"),
-        pipeline.device.arena_mib
+        pipeline.device,
+        DeviceSettings::default(),
+        "the file says nothing"
     );
+    let device = pipeline.device.config(&DeviceLayer::default());
+    assert_eq!(device, DeviceConfig::default());
+    let documented = |key: &str| defaults(&format!("/$defs/Device/properties/{key}/default"));
+    assert_eq!(documented("backend"), device.backend.as_str());
+    assert_eq!(documented("threads"), device.threads.to_string());
+    assert_eq!(documented("queues"), device.queues);
+    assert_eq!(documented("arena_mib"), device.arena_bytes >> 20);
+    assert_eq!(documented("trace_region_mib"), device.trace_region_bytes >> 20);
+    assert_eq!(documented("spin_us"), device.spin.as_micros() as u64);
+    assert_eq!(documented("allow_fallback"), device.allow_fallback);
     assert_eq!(
         defaults("/$defs/Channel/properties/capacity/default"),
         pipeline.edges[0].capacity

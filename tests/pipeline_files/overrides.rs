@@ -3,7 +3,8 @@
 use std::env::VarError;
 use std::path::Path;
 
-use sensorium::pipeline::{NodeKind, Overrides, Pipeline, Rate, Threads, Topics};
+use sensorium::device::{DeviceLayer, Threads};
+use sensorium::pipeline::{NodeKind, Overrides, Pipeline, Rate, Topics};
 
 use crate::{GOOD, errors, lines, parse, set};
 
@@ -88,10 +89,7 @@ fn set_changes_values_by_their_path() {
         ]),
     )
     .unwrap();
-    assert_eq!(
-        (pipeline.name.as_str(), pipeline.device.threads),
-        ("other", Threads::Auto)
-    );
+    assert_eq!(pipeline.name, "other");
     let NodeKind::Source(source) = &pipeline.nodes[0].kind else {
         panic!()
     };
@@ -102,6 +100,38 @@ fn set_changes_values_by_their_path() {
     );
     assert_eq!(pipeline.edges[0].capacity, 2);
     assert!(pipeline.inactive.is_empty());
+}
+
+#[test]
+fn the_environment_stands_between_the_file_and_the_command_line() {
+    let environment = DeviceLayer {
+        threads: Some(Threads::Count(8)),
+        arena_mib: Some(512),
+        ..DeviceLayer::default()
+    };
+    let said = |changes| parse(GOOD, &set(changes)).unwrap().device;
+    let file = said(&[]).config(&environment);
+    assert_eq!(
+        (file.threads, file.queues, file.arena_bytes),
+        (Threads::Count(8), 2, 512 << 20)
+    );
+    let one_key = said(&[("device.threads", "3")]);
+    assert_eq!(one_key.file.keys(), ["backend", "queues", "arena_mib"]);
+    assert_eq!(one_key.command_line.keys(), ["threads"]);
+    let config = one_key.config(&environment);
+    assert_eq!(
+        (config.threads, config.arena_bytes),
+        (Threads::Count(3), 512 << 20)
+    );
+    // The whole section in one option.
+    let section = said(&[("device", "{ arena_mib: 32, allow_fallback: true }")]);
+    assert_eq!(section.file, DeviceLayer::default());
+    let config = section.config(&environment);
+    assert_eq!(
+        (config.threads, config.arena_bytes),
+        (Threads::Count(8), 32 << 20)
+    );
+    assert!(config.allow_fallback);
 }
 
 #[test]

@@ -324,7 +324,7 @@ fn frames(device: &mut dyn Device, options: TraceOptions) -> Vec<Vec<u8>> {
     let mut outputs = Vec::new();
     let mut flying = std::collections::VecDeque::new();
     for frame in 0..8 {
-        runner.set_param(gain, (frame / 2) as f32);
+        runner.set_param(gain, (frame / 2) as f32).unwrap();
         let input = slot_of(&[frame as f32 / 4.0 - 1.0; N]);
         let pending = runner.run(device, variant, &[(x, &input)]).unwrap();
         flying.push_back(pending);

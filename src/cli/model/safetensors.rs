@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use comfy_table::CellAlignment;
 use serde::Serialize;
 
-use super::{grouped, or_dash, table};
+use super::{grouped, or_dash, report};
 use crate::weights::Safetensors;
 
 /// A safetensors file without its values.
@@ -60,13 +60,13 @@ impl Contents {
 
     pub(super) fn text(&self) -> String {
         let metadata: Vec<String> = self.metadata.iter().map(|(k, v)| format!("{k}: {v}")).collect();
-        let mut facts = table();
+        let mut facts = report::table();
         facts.add_row(["model", &self.model]);
         facts.add_row(["metadata", &or_dash(&metadata.join(", "))]);
         facts.add_row(["parameters", &grouped(self.parameters)]);
         facts.add_row(["bytes", &grouped(self.bytes)]);
 
-        let mut tensors = table();
+        let mut tensors = report::table();
         tensors.set_header(["tensor", "stored as", "read as", "shape", "bytes"]);
         for line in &self.tensors {
             let dims: Vec<String> = line.shape.iter().map(ToString::to_string).collect();

@@ -9,12 +9,19 @@ use crate::device::DeviceError;
 /// Alignment of every buffer in bytes: one cache line, one AVX-512 register.
 pub(in crate::device) const ALIGNMENT: usize = 64;
 
+/// Bytes of a page of memory.
+const PAGE: usize = 4096;
+
 /// A block of zeroed memory and the list of its free ranges. First fit from the lowest address, so a freed
 /// range is reused as early as possible, as accelerator allocators do: stale contents show up in tests.
 #[derive(Debug)]
 pub(in crate::device) struct Arena {
-    base: NonNull<u8>,
+    /// What was allocated, with `layout`.
+    block: NonNull<u8>,
     layout: Layout,
+    /// First byte handed out: the block's first on a page of its own.
+    base: NonNull<u8>,
+    bytes: usize,
     /// Free ranges by start: start -> length, never adjacent to each other.
     free: BTreeMap<usize, usize>,
 }
@@ -25,26 +32,36 @@ unsafe impl Send for Arena {}
 impl Arena {
     /// An arena of at least `bytes` bytes. The operating system commits pages as they are touched.
     pub(in crate::device) fn new(bytes: usize) -> Result<Self, DeviceError> {
-        let bytes = bytes.next_multiple_of(4096);
-        let layout = Layout::from_size_align(bytes, 4096)
-            .ok()
-            .filter(|layout| layout.size() > 0)
-            .ok_or_else(|| DeviceError::Config(format!("an arena of {bytes} bytes is not possible")))?;
+        let impossible = || DeviceError::Config(format!("an arena of {bytes} bytes is not possible"));
+        let size = bytes
+            .checked_next_multiple_of(PAGE)
+            .filter(|&size| size > 0)
+            .ok_or_else(impossible)?;
+        // With the alignment asked for here, an allocator would write every byte to zero it; without, it takes
+        // fresh pages, which are zero and not there yet. So the block is a page larger and begins anywhere.
+        let layout = size
+            .checked_add(PAGE)
+            .and_then(|size| Layout::array::<u8>(size).ok())
+            .ok_or_else(impossible)?;
         // SAFETY: the layout has a non-zero size.
-        let base = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(DeviceError::OutOfMemory {
-            requested: bytes,
+        let block = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(DeviceError::OutOfMemory {
+            requested: size,
             largest_free: 0,
         })?;
+        let skipped = block.addr().get().next_multiple_of(PAGE) - block.addr().get();
         Ok(Self {
-            base,
+            block,
             layout,
-            free: BTreeMap::from([(0, bytes)]),
+            // SAFETY: fewer than `PAGE` bytes are skipped, and the block has that many more than `size`.
+            base: unsafe { block.add(skipped) },
+            bytes: size,
+            free: BTreeMap::from([(0, size)]),
         })
     }
 
     /// Total bytes.
     pub(in crate::device) fn bytes(&self) -> usize {
-        self.layout.size()
+        self.bytes
     }
 
     /// Bytes in ranges that were handed out.
@@ -115,7 +132,7 @@ impl Arena {
 
     /// Host pointer of an offset that [`Arena::alloc`] handed out.
     pub(in crate::device) fn ptr(&self, offset: usize) -> *mut u8 {
-        debug_assert!(offset < self.layout.size());
+        debug_assert!(offset < self.bytes);
         // SAFETY: offsets come from `alloc` and lie inside the block.
         unsafe { self.base.as_ptr().add(offset) }
     }
@@ -124,7 +141,7 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         // SAFETY: allocated in `new` with this layout. The device joins its queues before it drops the arena.
-        unsafe { dealloc(self.base.as_ptr(), self.layout) };
+        unsafe { dealloc(self.block.as_ptr(), self.layout) };
     }
 }
 
@@ -157,6 +174,29 @@ mod tests {
                 largest_free: 4096
             })
         );
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn memory_that_nobody_touched_is_not_taken() {
+        let resident_pages = || {
+            let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+            let pages = statm.split_whitespace().nth(1).unwrap();
+            pages.parse::<usize>().unwrap()
+        };
+        let before = resident_pages();
+        let mut arena = Arena::new(1 << 30).unwrap();
+        let start = arena.alloc(1 << 29).unwrap();
+        assert!(arena.ptr(start).addr().is_multiple_of(PAGE));
+        let taken = (resident_pages().saturating_sub(before)) * PAGE;
+        assert!(taken < 1 << 28, "{taken} bytes");
+    }
+
+    #[test]
+    fn sizes_that_no_machine_has_are_errors() {
+        for bytes in [0, usize::MAX, isize::MAX as usize] {
+            assert!(Arena::new(bytes).is_err(), "{bytes}");
+        }
     }
 
     #[test]

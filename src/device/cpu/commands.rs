@@ -13,7 +13,7 @@ use crate::device::{
     BufferClass, BufferId, Cq, Device, DeviceCaps, DeviceError, DeviceHealth, DeviceMemory, EventId,
     HostSlot, MissPolicy, OpDesc, ProgramId, TraceId, UnsafeLive, WeightDesc,
 };
-use crate::tensor::TensorSpec;
+use crate::tensor::{Layout, TensorSpec};
 
 impl Device for CpuDevice {
     fn caps(&self) -> &DeviceCaps {
@@ -25,6 +25,12 @@ impl Device for CpuDevice {
         if self.capture.is_some() && !class.may_change_in_capture() {
             return Err(DeviceError::DuringCapture {
                 what: "allocating a persistent buffer",
+            });
+        }
+        if spec.layout != Layout::RowMajor {
+            return Err(DeviceError::UnsupportedLayout {
+                backend: self.caps.backend,
+                layout: spec.layout,
             });
         }
         let offset = self.arena.alloc(spec.bytes())?;
@@ -68,7 +74,10 @@ impl Device for CpuDevice {
 
     fn host_slot(&mut self, bytes: usize) -> Result<HostSlot, DeviceError> {
         self.usable()?;
-        Ok(HostSlot::new(bytes))
+        HostSlot::try_new(bytes).map_err(|_| DeviceError::OutOfMemory {
+            requested: bytes,
+            largest_free: 0,
+        })
     }
 
     fn write(
@@ -176,9 +185,10 @@ impl Device for CpuDevice {
     fn prepare_weights(&mut self, weights: &WeightDesc<'_>) -> Result<BufferId, DeviceError> {
         self.usable_outside_capture("preparing weights")?;
         let packed = kernels::pack_weights(weights, self.isa)?;
-        let id = self.alloc(packed.spec(), BufferClass::Weight)?;
-        // The range may have been freed while commands that use it are still queued.
+        // What is free now may still be in use by commands that are queued. Before the reservation, so that a
+        // timeout leaves nothing reserved.
         self.drain(ENQUEUE_DEADLINE)?;
+        let id = self.alloc(packed.spec(), BufferClass::Weight)?;
         let packed = packed.bytes();
         let dst = self.range(id, 0, packed.len())?;
         // SAFETY: `dst` holds `packed.len()` bytes of the arena, and the queues are empty.
@@ -287,7 +297,9 @@ impl Device for CpuDevice {
     }
 
     fn abort_capture(&mut self) -> Result<(), DeviceError> {
-        let capture = self.capture.take().ok_or(DeviceError::NotCapturing)?;
+        let Some(capture) = self.capture.take() else {
+            return Err(self.missing(DeviceError::NotCapturing));
+        };
         for id in capture.allocated {
             self.free(id)?;
         }
@@ -348,11 +360,10 @@ impl Device for CpuDevice {
     }
 
     fn acknowledge(&mut self, buffer: BufferId) -> Result<(), DeviceError> {
-        let entry = self
-            .buffers
-            .get_mut(&buffer.0)
-            .ok_or(DeviceError::UnknownBuffer(buffer))?;
-        entry.acknowledged = true;
+        self.buffer(buffer)?;
+        if let Some(entry) = self.buffers.get_mut(&buffer.0) {
+            entry.acknowledged = true;
+        }
         Ok(())
     }
 
@@ -362,8 +373,9 @@ impl Device for CpuDevice {
                 what: "draining the queues",
             });
         }
-        let end = Instant::now() + deadline;
-        if !self.shared.wait_until(Some(end), || self.shared.idle()) {
+        // A deadline beyond all clocks is none.
+        let end = Instant::now().checked_add(deadline);
+        if !self.shared.wait_until(end, || self.shared.idle()) {
             return Err(DeviceError::Timeout {
                 what: "draining the queues".into(),
                 waited: deadline,
@@ -400,6 +412,8 @@ impl Device for CpuDevice {
         self.traces.clear();
         self.programs.clear();
         self.program_of.clear();
-        self.buffers.clear();
+        for (_, buffer) in self.buffers.drain() {
+            self.arena.free(buffer.offset, buffer.bytes);
+        }
     }
 }

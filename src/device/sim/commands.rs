@@ -18,7 +18,7 @@ use crate::device::{
     BufferClass, BufferId, Cq, Device, DeviceCaps, DeviceError, DeviceHealth, DeviceMemory, EventId,
     FaultCall, HostSlot, MissPolicy, OpDesc, ProgramId, TraceId, UnsafeLive, WeightDesc,
 };
-use crate::tensor::TensorSpec;
+use crate::tensor::{Layout, TensorSpec};
 
 impl Device for SimDevice {
     fn caps(&self) -> &DeviceCaps {
@@ -26,6 +26,12 @@ impl Device for SimDevice {
     }
 
     fn alloc(&mut self, spec: &TensorSpec, class: BufferClass) -> Result<BufferId, DeviceError> {
+        if spec.layout != Layout::RowMajor {
+            return Err(DeviceError::UnsupportedLayout {
+                backend: self.caps.backend,
+                layout: spec.layout,
+            });
+        }
         let id = self.reserve(spec.bytes(), class)?;
         let (_, contents) = self.range(id, 0, spec.bytes(), true)?;
         self.queues.get_mut().engine.allocated(id, contents.range);
