@@ -381,3 +381,26 @@ fn a_deadline_that_passes_is_an_error_not_a_hang() {
         .sync_event(done, Instant::now() + Duration::from_secs(60))
         .unwrap();
 }
+
+#[test]
+fn a_completion_hook_that_panics_loses_the_device_and_leaves_nobody_waiting() {
+    let mut device = open(2);
+    device.set_completion_hook(std::sync::Arc::new(|| panic!("the hook gives up")));
+    let first = device.record_event(Cq::IO).unwrap();
+    device.wait_event(Cq::COMPUTE, first).unwrap();
+    let second = device.record_event(Cq::COMPUTE).unwrap();
+    // Both queues go on, whether the wait below is told of the loss or is done before it.
+    let _ = device.sync_event(second, Instant::now() + Duration::from_secs(60));
+    let end = Instant::now() + Duration::from_secs(60);
+    while device.health() == DeviceHealth::Healthy && Instant::now() < end {
+        std::thread::yield_now();
+    }
+    assert_eq!(
+        device.record_event(Cq::IO),
+        Err(DeviceError::Lost {
+            reason: "the completion hook panicked: the hook gives up".into()
+        })
+    );
+    device.close();
+    assert_eq!(device.health(), DeviceHealth::Closed);
+}

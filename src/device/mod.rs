@@ -16,6 +16,7 @@ mod error;
 mod ids;
 mod op;
 mod slot;
+mod sync;
 
 pub use backends::{
     Backend, BackendKind, Backends, DeviceChoice, OpenError, OpenedDevice, UnknownBackend, describe,
