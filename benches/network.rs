@@ -10,7 +10,7 @@ use sensorium::device::{CpuConfig, CpuDevice};
 use sensorium::perception::{DetectorGraph, DetectorTrace};
 use sensorium::tensor::{DType, HostTensor};
 use sensorium::trace::TraceOptions;
-use sensorium::weights::OnnxModel;
+use sensorium::weights::{OnnxModel, WeightFormat};
 
 fn networks(c: &mut Criterion) {
     let Some(data) = std::env::var_os("SENSORIUM_TEST_DATA").map(PathBuf::from) else {
@@ -25,7 +25,8 @@ fn networks(c: &mut Criterion) {
     ] {
         let model = OnnxModel::open(data.join("models").join(file)).unwrap();
         for (precision, storage) in [("fp32", DType::F32), ("bf16", DType::Bf16)] {
-            let graph = DetectorGraph::lower(name.into(), &model, storage, scale).unwrap();
+            let graph =
+                DetectorGraph::lower(name.into(), &model, storage, WeightFormat::Fp32, scale).unwrap();
             for threads in [1, 2] {
                 let config = CpuConfig {
                     threads,

@@ -11,7 +11,7 @@
 //! - [`numeric`]: number formats and their exact conversions
 //! - [`tensor`]: data types, shapes, strided views, host tensors
 //! - [`outputs`]: plain result types such as [`outputs::Detections2D`]
-//! - [`device`]: the [`device::Device`] contract and the CPU device that keeps it
+//! - [`device`]: the [`device::Device`] contract, the CPU device that keeps it, and a simulator that finds missing waits
 //! - [`ops`]: checked builders that turn tensor operations into device programs
 //! - [`trace`]: [`trace::TraceRunner`]: warm-up, capture and replay on one or two command queues
 //! - [`weights`]: model files read as data (ONNX), folding

@@ -383,6 +383,56 @@ fn an_unsupported_operation_is_named_with_its_node_and_model() {
 }
 
 #[test]
+fn nothing_is_computed_in_floats_that_only_store() {
+    let to = |code: i64| AttributeProto {
+        name: "to".to_owned(),
+        i: code,
+        r#type: 2,
+        ..AttributeProto::default()
+    };
+    let refused = |code: i64| {
+        let cast = NodeProto {
+            attribute: vec![to(code)],
+            ..node("Cast", &["x"], &["y"])
+        };
+        lower(&graph(vec![cast], &sizes(&[1, 2]), 19), &LowerOptions::default())
+            .unwrap_err()
+            .to_string()
+    };
+    assert_eq!(
+        refused(17),
+        "net.onnx: node `Cast_0`: Cast: a cast to float8_e4m3fn is not supported"
+    );
+    assert!(refused(19).contains("a cast to float8_e5m2") && refused(23).contains("float4_e2m1fn"));
+    assert!(refused(6).contains("a cast to whole numbers"));
+    let typed = |code: i32| {
+        let mut input = value("x", &sizes(&[1, 2]));
+        let kind = input.r#type.as_mut().unwrap().tensor_type.as_mut().unwrap();
+        kind.elem_type = code;
+        let proto = ModelProto {
+            ir_version: 10,
+            graph: Some(GraphProto {
+                node: vec![node("Relu", &["x"], &["y"])],
+                input: vec![input],
+                output: vec![value("y", &[])],
+                ..GraphProto::default()
+            }),
+            opset_import: vec![OperatorSetIdProto {
+                domain: String::new(),
+                version: 19,
+            }],
+            ..ModelProto::default()
+        };
+        let model = OnnxModel::from_bytes(&proto.encode_to_vec(), "net.onnx", None).unwrap();
+        lower(&model, &LowerOptions::default()).unwrap_err().to_string()
+    };
+    assert_eq!(
+        typed(17),
+        "net.onnx: input `x`: type float8_e4m3fn is not supported"
+    );
+}
+
+#[test]
 fn open_dimensions_need_sizes_and_wrong_options_are_refused() {
     let dims = [
         DimensionValue::Symbol("batch".to_owned()),

@@ -19,7 +19,7 @@ use sensorium::perception::{
 };
 use sensorium::tensor::{DType, HostTensor};
 use sensorium::trace::TraceOptions;
-use sensorium::weights::OnnxModel;
+use sensorium::weights::{OnnxModel, WeightFormat};
 
 const NANO: Family = Family {
     file: "models/yolox_nano_416.onnx",
@@ -139,7 +139,8 @@ impl Bench {
     fn new(family: Family) -> Option<Self> {
         let (model, files) = (support::data(family.file)?, camera_files()?);
         let onnx = OnnxModel::open(&model).unwrap();
-        let graph = DetectorGraph::lower("net".into(), &onnx, DType::F32, family.scale).unwrap();
+        let graph =
+            DetectorGraph::lower("net".into(), &onnx, DType::F32, WeightFormat::Fp32, family.scale).unwrap();
         let thresholds = Thresholds {
             score: 0.3,
             nms_iou: 0.45,
@@ -167,7 +168,14 @@ impl Bench {
     }
 
     fn graph(&self, storage: DType) -> DetectorGraph {
-        DetectorGraph::lower("net".into(), &self.onnx, storage, self.family.scale).unwrap()
+        DetectorGraph::lower(
+            "net".into(),
+            &self.onnx,
+            storage,
+            WeightFormat::Fp32,
+            self.family.scale,
+        )
+        .unwrap()
     }
 
     /// What the captured network makes of every input.
@@ -467,7 +475,7 @@ fn fastestdet_gives_the_same_bits_on_any_threads_queues_and_instruction_set() {
 
 fn small_network(storage: DType) -> DetectorGraph {
     let onnx = OnnxModel::from_bytes(&tiny::network(), "squares.onnx", None::<&Path>).unwrap();
-    DetectorGraph::lower("squares".into(), &onnx, storage, 1.0).unwrap()
+    DetectorGraph::lower("squares".into(), &onnx, storage, WeightFormat::Fp32, 1.0).unwrap()
 }
 
 /// Pixels of every value, without a pattern.

@@ -10,7 +10,7 @@ use sensorium::device::{
 };
 use sensorium::ops::DeviceTensor;
 use sensorium::tensor::{DType, TensorSpec, View};
-use sensorium::trace::{TraceOptions, TraceRunner};
+use sensorium::trace::{BankOptions, Select, StateOptions, StreamBanks, TraceOptions, TraceRunner};
 
 /// Counts allocations of all threads while armed.
 struct Counting;
@@ -41,7 +41,7 @@ const SIDE: usize = 32;
 const CHANNELS: usize = 16;
 
 #[test]
-fn upload_replay_and_read_allocate_nothing() {
+fn upload_switch_of_streams_replay_and_read_allocate_nothing() {
     let config = CpuConfig {
         threads: 2,
         arena_bytes: 8 << 20,
@@ -77,7 +77,28 @@ fn upload_replay_and_read_allocate_nothing() {
         .unwrap();
 
     let mut runner = TraceRunner::new("conv", TraceOptions::two_queues()).unwrap();
-    let x = runner.add_input(&mut device, "x", pixels, None).unwrap();
+    let camera = TensorSpec::new(&[1, SIDE, SIDE, CHANNELS], DType::U8).unwrap();
+    let x = runner
+        .add_input_with(
+            &mut device,
+            "x",
+            pixels,
+            camera,
+            None,
+            Box::new(|ops, staging, dst| Ok(ops.copy(&staging, &dst)?)),
+        )
+        .unwrap();
+    let bias = runner.add_input(&mut device, "bias", pixels, None).unwrap();
+    let gain = runner.add_param(&mut device, "gain", 1.0).unwrap();
+    let states = [true, false].map(|pingpong| {
+        let (name, options) = (
+            ["in place", "ping-pong"][usize::from(pingpong)],
+            StateOptions { pingpong, banks: 2 },
+        );
+        runner
+            .add_state(&mut device, name, pixels, None, options)
+            .unwrap()
+    });
     runner.add_output(&mut device, "y", pixels).unwrap();
     let op = OpDesc::Conv2d(conv);
     let variant = runner
@@ -86,21 +107,47 @@ fn upload_replay_and_read_allocate_nothing() {
             "default",
             Box::new(move |context| {
                 let (x, y) = (context.input("x")?, context.output("y")?);
+                let target = context.write_target("ping-pong")?;
                 let ops = context.ops();
                 let middle = ops.alloc(&pixels, BufferClass::Intermediate)?;
                 ops.run(&op, &[x.buffer, weights, middle.buffer])?;
                 ops.run(&op, &[middle.buffer, weights, y.buffer])?;
-                ops.free(&middle)?;
+                ops.copy(&middle, &target)?;
+                context.write_state("ping-pong", &target)?;
+                context.write_state("in place", &middle)?;
+                context.ops().free(&middle)?;
                 Ok(vec![("y".into(), DeviceTensor::whole(y.buffer, &pixels))])
             }),
         )
         .unwrap();
     runner.capture(&mut device).unwrap();
+    let options = BankOptions {
+        max_streams: 2,
+        max_gap_s: Some(1.0),
+        ..BankOptions::default()
+    };
+    let mut streams = StreamBanks::new(&runner, &states, options).unwrap();
 
-    let input = device.host_slot(pixels.bytes()).unwrap();
+    let input = device.host_slot(camera.bytes()).unwrap();
+    let offset = device.host_slot(pixels.bytes()).unwrap();
     let mut output = device.host_slot(pixels.bytes()).unwrap();
+    let mut number = 0_u64;
     let mut frame = |runner: &mut TraceRunner| {
-        let uploaded = runner.upload(&mut device, &[(x, &input)]).unwrap();
+        number += 1;
+        let uploaded = runner
+            .upload(&mut device, &[(x, &input), (bias, &offset)])
+            .unwrap();
+        // Two streams by turns, each with a fresh start now and then.
+        let select = Select {
+            reset: number.is_multiple_of(7),
+            timestamp_s: Some(number as f64 * 0.1),
+        };
+        let fresh = streams
+            .select(&mut device, runner, &(number % 2), select)
+            .unwrap();
+        runner
+            .set_param(gain, f32::from(u8::from(fresh.is_fresh())))
+            .unwrap();
         let pending = runner.replay(&mut device, variant).unwrap();
         let read = runner.read(&mut device, pending, 0, &mut output).unwrap();
         runner.wait(&mut device, uploaded).unwrap();

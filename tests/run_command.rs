@@ -86,6 +86,37 @@ fn squares_in_a_bag_come_out_as_json_lines_of_the_documented_form() {
 }
 
 #[test]
+fn weights_of_any_format_find_the_same_squares() {
+    let lab = Lab::new();
+    lab.bag(&three_frames());
+    // The weights of this network are two magnitudes that every format but the shortest tells well.
+    for format in ["bf16", "fp16", "bfp8"] {
+        let set = format!("models.squares.weight_format={format}");
+        let run = lab.run(&["--jsonl", "out.jsonl", "--set", &set]);
+        assert_eq!((run.code, run.told.as_str()), (Some(0), ""), "{format}");
+        let boxes: Vec<Vec<Value>> = lab
+            .lines("out.jsonl")
+            .iter()
+            .map(|line| {
+                let detections = line["detections"].as_array().unwrap().iter();
+                detections.map(|d| d["box_xyxy"].clone()).collect()
+            })
+            .collect();
+        assert_eq!(
+            serde_json::json!(boxes),
+            serde_json::json!([
+                [[8.0, 16.0, 16.0, 24.0], [48.0, 56.0, 56.0, 64.0]],
+                [[32.0, 16.0, 48.0, 32.0]],
+                [[32.0, 0.0, 64.0, 32.0]],
+            ]),
+            "{format}"
+        );
+        let told = run.summary().to_string();
+        assert!(told.contains(&format!("fp32, weights {format}")), "{told}");
+    }
+}
+
+#[test]
 fn the_environment_changes_the_device_of_a_run_and_the_summary_says_what_was_used() {
     let lab = Lab::new();
     lab.bag(&three_frames());

@@ -144,6 +144,112 @@ fn every_carrier_of_every_element_type_is_read() {
 }
 
 #[test]
+fn floats_of_8_and_4_bits_are_read_raw_and_as_fields() {
+    let proto = |data_type: i32, dims: &[i64]| TensorProto {
+        data_type,
+        dims: dims.to_vec(),
+        ..TensorProto::default()
+    };
+    let both = |data_type: i32, dims: &[i64], bytes: &[u8]| {
+        let raw = TensorProto {
+            raw_data: Some(bytes.to_vec()),
+            ..proto(data_type, dims)
+        };
+        let fields = TensorProto {
+            int32_data: bytes.iter().map(|&b| i32::from(b)).collect(),
+            ..proto(data_type, dims)
+        };
+        let [raw, fields] = [raw, fields].map(|p| with_tensor(p, None));
+        match (raw, fields) {
+            (Ok(raw), Ok(fields)) => {
+                assert_eq!(raw, fields);
+                Ok(raw)
+            }
+            (Err(raw), Err(fields)) => Err([raw, fields].map(|e| e.to_string())),
+            (raw, fields) => panic!("{raw:?} and {fields:?}"),
+        }
+    };
+    let values =
+        |data_type, dims: &[i64], bytes: &[u8]| both(data_type, dims, bytes).unwrap().to_f32().unwrap();
+    assert_eq!(values(17, &[3], &[0x38, 0x7e, 0xfe]), [1.0, 448.0, -448.0]);
+    assert_eq!(
+        values(19, &[3], &[0x3c, 0x7b, 0xfc]),
+        [1.0, 57344.0, f32::NEG_INFINITY]
+    );
+    // The first of two is in the low bits.
+    assert_eq!(values(23, &[2, 2], &[0x21, 0xf7]), [0.5, 1.0, 6.0, -6.0]);
+    assert_eq!(values(23, &[3], &[0x21, 0x07]), [0.5, 1.0, 6.0]);
+    assert_eq!(values(23, &[0], &[]), [0.0; 0]);
+    let nan = TensorProto {
+        raw_data: Some(vec![0x7f]),
+        ..proto(17, &[1])
+    };
+    assert!(with_tensor(nan, None).unwrap().to_f32().unwrap()[0].is_nan());
+    assert_eq!(
+        both(23, &[1], &[0x02]).unwrap().element().to_string(),
+        "float4_e2m1fn"
+    );
+    let lengths = both(23, &[2, 2], &[0x21]).unwrap_err();
+    assert_eq!(
+        lengths,
+        [
+            "net.onnx: tensor `w` of shape [2, 2] needs 2 bytes, the file holds 1",
+            "net.onnx: tensor `w` of shape [2, 2] needs 4 elements, the file holds 2"
+        ]
+    );
+    assert!(both(23, &[2], &[0x21, 0x43]).is_err() && both(17, &[2], &[1]).is_err());
+    for wide in [256, -1] {
+        let refused = with_tensor(
+            TensorProto {
+                int32_data: vec![wide],
+                ..proto(17, &[1])
+            },
+            None,
+        );
+        assert_eq!(
+            message(refused),
+            format!("net.onnx: tensor `w`: {wide} is no float8_e4m3fn")
+        );
+    }
+    // The forms without a negative zero, 4-bit integers and scales.
+    for code in [18, 20, 21, 22, 24] {
+        assert_eq!(
+            both(code, &[1], &[1]).unwrap_err()[0],
+            format!("net.onnx: tensor `w`: element type {code} is not supported")
+        );
+    }
+    let huge = message(with_tensor(proto(23, &[i64::MAX]), None));
+    assert!(
+        huge.contains("needs 9223372036854775807 elements, the file holds 0"),
+        "{huge}"
+    );
+}
+
+#[test]
+fn floats_of_8_and_4_bits_have_the_values_that_the_onnx_package_gives_them() {
+    let Some(mut command) = support::oracle("write_narrow_onnx.py") else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    support::run(command.arg(folder.path()));
+    let net = OnnxModel::open(folder.path().join("narrow.onnx")).unwrap();
+    assert_eq!(net.arrays().len(), 8);
+    for (name, array) in net.arrays() {
+        let bytes = std::fs::read(folder.path().join(format!("{name}.f32"))).unwrap();
+        let expected: Vec<f32> = support::floats(&bytes);
+        let found = array.to_f32().unwrap();
+        assert_eq!(found.len(), expected.len(), "{name}");
+        for (i, (a, b)) in found.iter().zip(&expected).enumerate() {
+            assert!(
+                a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan(),
+                "{name} {i}: {a} instead of {b}"
+            );
+        }
+    }
+    assert_eq!(net.array("e2m1_odd_raw").unwrap().shape()[..], [3, 5]);
+}
+
+#[test]
 fn a_shape_of_2_to_the_60_is_refused_before_memory_is_reserved() {
     let huge = |dims: Vec<i64>| {
         message(with_tensor(

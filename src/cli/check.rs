@@ -103,7 +103,9 @@ fn summary(pipeline: &Pipeline, environment: &DeviceLayer) -> String {
             "model",
             format!(
                 "{name}: {}, {}, {}, labels {labels}, weights {weights}",
-                model.detector_type, model.precision, model.preprocess
+                model.detector_type,
+                model.numbers(),
+                model.preprocess
             ),
         );
     }

@@ -7,6 +7,7 @@
 mod bag;
 mod check;
 mod device;
+mod dtype;
 mod graph;
 mod logging;
 mod model;
@@ -41,6 +42,7 @@ enum Command {
     Bag(bag::Args),
     Check(check::Args),
     Device(device::Args),
+    Dtype(dtype::Args),
     Graph(graph::Args),
     Model(model::Args),
     Schema(schema::Args),
@@ -53,6 +55,7 @@ impl Command {
             Self::Bag(args) => bag::run(args),
             Self::Check(args) => check::run(args),
             Self::Device(args) => device::run(args),
+            Self::Dtype(args) => dtype::run(args),
             Self::Graph(args) => graph::run(args),
             Self::Model(args) => model::run(args),
             Self::Schema(args) => schema::run(args),

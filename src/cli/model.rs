@@ -1,6 +1,8 @@
 //! `sensorium model`: looks into model files.
 
-use std::path::PathBuf;
+mod safetensors;
+
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Subcommand;
@@ -10,7 +12,8 @@ use miette::{Diagnostic, IntoDiagnostic};
 use super::pipeline_args::Format;
 use super::report;
 use crate::models::{Survey, SurveyedValue, survey};
-use crate::weights::{OnnxError, OnnxModel};
+use crate::weights::{OnnxModel, Safetensors};
+use safetensors::Contents;
 
 /// Looks into model files.
 #[derive(Debug, clap::Args)]
@@ -21,10 +24,10 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum ModelCommand {
-    /// Prints inputs, outputs, operations, size and cost of an ONNX file.
+    /// Prints inputs, outputs, operations, size and cost of an ONNX file, or the tensors of a safetensors file.
     Info {
-        /// The ONNX file.
-        #[arg(value_name = "FILE.onnx")]
+        /// The file: .onnx, or .safetensors.
+        #[arg(value_name = "FILE")]
         file: PathBuf,
         /// How to print it.
         #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -35,40 +38,59 @@ enum ModelCommand {
 #[derive(Debug, thiserror::Error, Diagnostic)]
 #[error("{} cannot be read as a model", file.display())]
 #[diagnostic(help(
-    "Give a complete .onnx file. Export with fixed input sizes, and keep files that hold its weights beside it."
+    "Give a complete .onnx or .safetensors file. Export ONNX with fixed input sizes, and keep files that hold its \
+     weights beside it."
 ))]
 struct NoModel {
     file: PathBuf,
     #[source]
-    cause: OnnxError,
+    cause: Box<dyn std::error::Error + Send + Sync>,
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// A file that is no ONNX model.
+/// A file that is no model.
 pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
     let ModelCommand::Info { file, format } = args.command;
-    let model = OnnxModel::open(&file).map_err(|cause| NoModel {
-        file: file.clone(),
-        cause,
-    })?;
-    let survey = survey(&model);
-    report::print(&match format {
-        Format::Text => text(&survey),
-        Format::Json => serde_json::to_string_pretty(&survey).into_diagnostic()?,
-    })?;
+    report::print(&described(&file, format)?)?;
     Ok(ExitCode::SUCCESS)
 }
 
+fn described(file: &Path, format: Format) -> miette::Result<String> {
+    let is_safetensors = file
+        .extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case("safetensors"));
+    if is_safetensors {
+        let contents = Contents::of(&Safetensors::open(file).map_err(|cause| no_model(file, cause))?);
+        return match format {
+            Format::Text => Ok(contents.text()),
+            Format::Json => serde_json::to_string_pretty(&contents).into_diagnostic(),
+        };
+    }
+    let survey = survey(&OnnxModel::open(file).map_err(|cause| no_model(file, cause))?);
+    match format {
+        Format::Text => Ok(text(&survey)),
+        Format::Json => serde_json::to_string_pretty(&survey).into_diagnostic(),
+    }
+}
+
+fn no_model(file: &Path, cause: impl std::error::Error + Send + Sync + 'static) -> NoModel {
+    NoModel {
+        file: file.to_owned(),
+        cause: Box::new(cause),
+    }
+}
+
+fn or_dash(text: &str) -> String {
+    if text.is_empty() {
+        "-".to_owned()
+    } else {
+        text.to_owned()
+    }
+}
+
 fn text(survey: &Survey) -> String {
-    let or_dash = |text: &str| {
-        if text.is_empty() {
-            "-".to_owned()
-        } else {
-            text.to_owned()
-        }
-    };
     let mut facts = report::table();
     facts.add_row(["model", &survey.model]);
     facts.add_row(["producer", &or_dash(&survey.producer)]);

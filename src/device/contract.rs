@@ -28,6 +28,13 @@ pub enum BufferClass {
     Intermediate,
 }
 
+impl BufferClass {
+    /// Whether buffers of this class may come and go while launches are recorded.
+    pub(super) const fn may_change_in_capture(self) -> bool {
+        matches!(self, Self::Intermediate | Self::Output)
+    }
+}
+
 /// Whether an operation that has no compiled program yet may be compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MissPolicy {
@@ -130,7 +137,8 @@ pub trait Device: Send {
     /// Reserves a buffer. Contents are undefined.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfMemory`]; [`DeviceError::DuringCapture`] for persistent classes in a capture.
+    /// [`DeviceError::OutOfMemory`]; [`DeviceError::DuringCapture`] for persistent classes in a capture;
+    /// [`DeviceError::UnsupportedLayout`].
     fn alloc(&mut self, spec: &TensorSpec, class: BufferClass) -> Result<BufferId, DeviceError>;
 
     /// Returns a buffer's memory. What a trace freed during its capture stays reserved for that trace's

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::{BufferId, Cq, EventId, ProgramId, SlotError, TraceId, UnsafeLive};
-use crate::tensor::TensorError;
+use super::{BufferId, Cq, EventId, ProgramId, Race, SlotError, TraceId, UnsafeLive};
+use crate::tensor::{Layout, TensorError};
 
 /// Errors of the device contract. A refusal changes nothing and leaves the device usable, except
 /// [`DeviceError::Lost`].
@@ -124,12 +124,26 @@ pub enum DeviceError {
         /// What happened.
         reason: String,
     },
+    /// Two commands touched the same bytes without an order between them. Only devices that look for races
+    /// answer this; the commands were enqueued, and the refused wait can be repeated.
+    #[error(transparent)]
+    Race(Box<Race>),
     /// The device was closed.
     #[error("the device is closed")]
     Closed,
     /// A shape or view that is refused.
     #[error(transparent)]
     Tensor(#[from] TensorError),
+    /// A buffer in a layout that the device does not have.
+    #[error(
+        "the {backend} device holds row-major tensors, not {layout} layout: convert with to_layout first"
+    )]
+    UnsupportedLayout {
+        /// Name of the backend.
+        backend: &'static str,
+        /// The refused layout.
+        layout: Layout,
+    },
     /// A configuration that the device cannot open with.
     #[error("device configuration: {0}")]
     Config(String),

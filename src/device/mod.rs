@@ -3,7 +3,8 @@
 //! A device is owned by one thread. It has command queues that run in order and independently of each
 //! other, events that order them, buffers with addresses, compiled programs, and traces: lists of launches
 //! recorded once and replayed without further decisions. [`CpuDevice`] is the embedded default and the
-//! reference for other backends.
+//! reference for other backends. [`SimDevice`] runs the same kernels in virtual time and finds the waits that
+//! a protocol lacks.
 //!
 //! May be called by every room below it; calls `numeric` and `tensor`.
 
@@ -13,8 +14,11 @@ pub mod conformance;
 mod contract;
 pub mod cpu;
 mod error;
+pub mod fault;
 mod ids;
 mod op;
+mod random;
+pub mod sim;
 mod slot;
 mod sync;
 
@@ -30,8 +34,10 @@ pub use contract::{
 };
 pub use cpu::{CpuConfig, CpuDevice};
 pub use error::DeviceError;
+pub use fault::{Fault, FaultAt, FaultCall, FaultKind, FaultPlan};
 pub use ids::{BufferId, Cq, EventId, ProgramId, TraceId};
 pub use op::{
     Activation, BinaryKind, Conv2dDesc, Geometry2d, OpDesc, Operand, Pool2dDesc, PoolKind, Scalar, WeightDesc,
 };
+pub use sim::{OnRace, Race, SimConfig, SimCosts, SimDevice};
 pub use slot::{HostSlot, SlotError};

@@ -4,6 +4,7 @@ use std::cell::UnsafeCell;
 use std::collections::TryReserveError;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use super::sync::atomic::{AtomicU32, Ordering};
 
@@ -19,7 +20,11 @@ struct Line([u8; 64]);
 /// Set in the state while the device writes the slot; the other bits count transfers that read it.
 const DEVICE_WRITES: u32 = 1 << 31;
 
+/// Number of the next slot. Unlike addresses, numbers are never used twice.
+static NEXT_SLOT: AtomicU64 = AtomicU64::new(1);
+
 struct Inner {
+    id: u64,
     bytes: usize,
     memory: Box<[UnsafeCell<Line>]>,
     state: AtomicU32,
@@ -64,6 +69,7 @@ impl HostSlot {
     fn of(bytes: usize, memory: Box<[UnsafeCell<Line>]>) -> Self {
         Self {
             inner: Arc::new(Inner {
+                id: NEXT_SLOT.fetch_add(1, Ordering::Relaxed),
                 bytes,
                 memory,
                 state: AtomicU32::new(0),
@@ -165,6 +171,11 @@ pub(super) struct SlotLease {
 }
 
 impl SlotLease {
+    /// Number of the slot in this process.
+    pub(super) fn slot_id(&self) -> u64 {
+        self.inner.id
+    }
+
     /// Start of the slot's memory.
     pub(super) fn as_ptr(&self) -> *mut u8 {
         self.inner.as_ptr()

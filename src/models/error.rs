@@ -1,7 +1,7 @@
 //! Why a graph cannot be lowered.
 
 use crate::tensor::{Shape, TensorError};
-use crate::weights::{AttributeError, FoldError, Node, OnnxModel};
+use crate::weights::{AttributeError, FoldError, Node, OnnxModel, StoreError};
 
 /// Why a model cannot be lowered. Every variant names the model and, where one is concerned, node and
 /// operation.
@@ -108,6 +108,12 @@ impl From<AttributeError> for NodeError {
 
 impl From<FoldError> for NodeError {
     fn from(error: FoldError) -> Self {
+        Self::Invalid(error.to_string())
+    }
+}
+
+impl From<StoreError> for NodeError {
+    fn from(error: StoreError) -> Self {
         Self::Invalid(error.to_string())
     }
 }

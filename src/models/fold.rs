@@ -3,7 +3,7 @@
 use super::error::{NodeError, broadcast, form, invalid};
 use super::facts::NodeContext;
 use super::movement::{self, Moved};
-use crate::numeric::{round_to_bf16, round_to_f16};
+use crate::numeric::{Fp8Format, Fp8Policy, fp8_decode, fp8_encode, round_to_bf16, round_to_f16};
 use crate::tensor::{Shape, View};
 use crate::weights::{Array, ElementType, Node, Values};
 
@@ -162,12 +162,20 @@ fn constant_of_shape(context: &NodeContext<'_>, dims: &Array) -> Result<Array, N
 
 fn cast(context: &NodeContext<'_>, from: &Array) -> Result<Array, NodeError> {
     let code = context.node.int("to")?.and_then(|c| i32::try_from(c).ok());
-    let Some(element) = code.and_then(ElementType::from_code) else {
-        return form("the target type");
+    let element = match code.and_then(ElementType::from_code) {
+        None | Some(ElementType::F4E2M1) => return form("the target type"),
+        Some(element) => element,
     };
+    let policy = match context.node.int("saturate")? {
+        Some(0) => Fp8Policy::OCP_NONSAT,
+        _ => Fp8Policy::OCP,
+    };
+    let through = |format, x| fp8_decode(format, &policy, fp8_encode(format, &policy, x));
     let rounded = |x: f32| match element {
         ElementType::F16 => round_to_f16(x),
         ElementType::Bf16 => round_to_bf16(x),
+        ElementType::F8E4M3Fn => through(Fp8Format::E4M3, x),
+        ElementType::F8E5M2 => through(Fp8Format::E5M2, x),
         _ => x,
     };
     let floats = |values: Vec<f64>| match element {
@@ -213,7 +221,16 @@ fn wrapped(x: i64, element: ElementType) -> i64 {
     }
 }
 
+/// Refuses to compute in a type that only stores values.
+fn computed_in(element: ElementType) -> Result<(), NodeError> {
+    if element.is_storage_only() {
+        return form(format!("arithmetic in {element}"));
+    }
+    Ok(())
+}
+
 fn map_float(from: &Array, f: impl Fn(f64) -> f64) -> Result<Array, NodeError> {
+    computed_in(from.element())?;
     let values = match from.values() {
         Values::F32(v) => Values::F32(v.iter().map(|&x| f(f64::from(x)) as f32).collect()),
         Values::F64(v) => Values::F64(v.iter().map(|&x| f(x)).collect()),
@@ -232,6 +249,7 @@ fn binary(op: &str, lhs: &Array, rhs: &Array) -> Result<Array, NodeError> {
             rhs.element()
         ));
     }
+    computed_in(lhs.element())?;
     let shape = broadcast(&[*lhs.shape(), *rhs.shape()])?;
     bounded(&shape)?;
     let spread = |a: &Array| take(a, &View::contiguous(*a.shape()).broadcast_to(shape)?);

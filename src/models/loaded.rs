@@ -275,7 +275,7 @@ fn prepare(plan: &WeightPlan, device: &mut dyn Device, cq: Cq) -> Result<BufferI
             desc, weight, bias, ..
         } => device.prepare_weights(&WeightDesc::Conv2d {
             desc,
-            weight,
+            weight: &weight.widen(),
             bias: bias.as_deref(),
         }),
         WeightPlan::Constant { values, .. } => {

@@ -15,7 +15,7 @@ use super::plan::{
 use super::survey;
 use crate::device::{BufferClass, OpDesc, Operand};
 use crate::tensor::{DType, HostTensor, MAX_RANK, Shape, TensorSpec, View};
-use crate::weights::{Array, ElementType, Node, OnnxModel};
+use crate::weights::{Array, ElementType, Node, OnnxModel, WeightFormat};
 
 /// Lowers a model to device operations.
 ///
@@ -54,6 +54,7 @@ pub fn lower(model: &OnnxModel, options: &LowerOptions) -> Result<LoweredGraph, 
         model,
         facts: &facts,
         storage: options.storage,
+        weight_format: options.weights,
         places,
         values: HashMap::new(),
         converted: HashMap::new(),
@@ -129,6 +130,8 @@ pub(super) struct Lowerer<'a> {
     pub(super) model: &'a OnnxModel,
     pub(super) facts: &'a Facts,
     pub(super) storage: DType,
+    /// How weights of convolutions are stored.
+    pub(super) weight_format: WeightFormat,
     places: Places,
     values: HashMap<String, Located>,
     /// Copies of values in the storage type.
@@ -169,7 +172,7 @@ impl<'a> Lowerer<'a> {
                 None => return Err(refused("its element type is not given".to_owned())),
                 Some(ElementType::U8) => DType::U8,
                 Some(ElementType::I8) => DType::I8,
-                Some(element) if element.is_float() => DType::F32,
+                Some(element) if element.is_float() && !element.is_storage_only() => DType::F32,
                 Some(element) => return Err(refused(format!("type {element} is not supported"))),
             };
             let (dims, dtype, view) = match (format, &shape[..]) {

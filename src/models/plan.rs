@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::device::{BufferClass, Conv2dDesc, OpDesc};
 use crate::tensor::{DType, HostTensor, Shape, TensorSpec};
+use crate::weights::{StoredWeights, WeightFormat};
 
 /// How a caller supplies an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -24,8 +25,11 @@ pub enum InputFormat {
 /// Choices that a lowering needs. Names that the model does not have are refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LowerOptions {
-    /// Type of weights and intermediates: [`DType::F32`] or [`DType::Bf16`].
+    /// Type of weights and intermediates on the device: [`DType::F32`] or [`DType::Bf16`].
     pub storage: DType,
+    /// How the weights of convolutions are stored until they are brought onto the device, after batch
+    /// normalisation is folded into them. Biases and other constants stay as they are.
+    pub weights: WeightFormat,
     /// Formats by input name; inputs not named here come as [`InputFormat::Tensor`].
     pub formats: BTreeMap<String, InputFormat>,
     /// Sizes of symbolic dimensions, for example `batch`.
@@ -38,6 +42,7 @@ impl Default for LowerOptions {
     fn default() -> Self {
         Self {
             storage: DType::F32,
+            weights: WeightFormat::default(),
             formats: BTreeMap::new(),
             symbols: BTreeMap::new(),
             shapes: BTreeMap::new(),
@@ -100,8 +105,8 @@ pub enum WeightPlan {
         name: String,
         /// The convolution that uses them.
         desc: Box<Conv2dDesc>,
-        /// Weights.
-        weight: Vec<f32>,
+        /// Weights; a row is what one output channel reads.
+        weight: StoredWeights,
         /// Bias.
         bias: Option<Vec<f32>>,
     },

@@ -2,6 +2,10 @@
 
 use half::{bf16, f16};
 
+use super::isa::Isa;
+use super::length::LengthError;
+use super::simd_halves;
+
 /// Value of a bfloat16 (1 sign, 8 exponent, 7 fraction bits). Exact.
 #[must_use]
 pub fn bf16_to_f32(bits: u16) -> f32 {
@@ -24,6 +28,48 @@ pub fn round_to_bf16(value: f32) -> f32 {
 #[must_use]
 pub fn round_to_f16(value: f32) -> f32 {
     f16::from_f32(value).to_f32()
+}
+
+/// The nearest bfloat16 of every value, ties to the even one. Values beyond the range become infinite, NaN stays
+/// NaN: quiet, with its sign and upper bits.
+///
+/// # Errors
+/// [`LengthError`] unless both slices have the same length.
+pub fn bf16_encode_into(values: &[f32], codes: &mut [u16]) -> Result<(), LengthError> {
+    LengthError::check("bf16 encoding", values.len(), values.len(), codes.len())?;
+    simd_halves::encode_bf16(Isa::detect(), values, codes);
+    Ok(())
+}
+
+/// Value of every bfloat16. Exact; NaN is made quiet.
+///
+/// # Errors
+/// [`LengthError`] unless both slices have the same length.
+pub fn bf16_decode_into(codes: &[u16], values: &mut [f32]) -> Result<(), LengthError> {
+    LengthError::check("bf16 decoding", values.len(), values.len(), codes.len())?;
+    simd_halves::decode_bf16(Isa::detect(), codes, values);
+    Ok(())
+}
+
+/// The nearest half of every value, ties to the even one. Values beyond the range become infinite, NaN stays
+/// NaN: quiet, with its sign and upper bits.
+///
+/// # Errors
+/// [`LengthError`] unless both slices have the same length.
+pub fn f16_encode_into(values: &[f32], codes: &mut [u16]) -> Result<(), LengthError> {
+    LengthError::check("f16 encoding", values.len(), values.len(), codes.len())?;
+    simd_halves::encode_f16(Isa::detect(), values, codes);
+    Ok(())
+}
+
+/// Value of every half. Exact; NaN is made quiet.
+///
+/// # Errors
+/// [`LengthError`] unless both slices have the same length.
+pub fn f16_decode_into(codes: &[u16], values: &mut [f32]) -> Result<(), LengthError> {
+    LengthError::check("f16 decoding", values.len(), values.len(), codes.len())?;
+    simd_halves::decode_f16(Isa::detect(), codes, values);
+    Ok(())
 }
 
 #[cfg(test)]

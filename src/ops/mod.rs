@@ -1,6 +1,13 @@
-//! Checked launches of single operations on device tensors.
+//! Checked launches of single operations on device tensors, and the way of host data to them.
 //!
 //! May be called by every room below it; calls `device` and `tensor`.
+
+mod staging;
+mod typecast;
+
+pub use staging::{HostStaging, StagingError};
+
+use std::time::{Duration, Instant};
 
 use crate::device::{BufferClass, BufferId, Cq, Device, DeviceError, OpDesc, Operand};
 use crate::tensor::{DType, HostTensor, TensorSpec, View};
@@ -118,5 +125,38 @@ impl<'a> OpContext<'a> {
             return Err(error);
         }
         Ok(tensor)
+    }
+
+    /// Waits for what the queue does to a tensor and returns it to the host, dense whatever the view.
+    ///
+    /// # Errors
+    /// As [`Device::read`]; [`DeviceError::Timeout`] after the deadline; nothing stays allocated.
+    pub fn download(&mut self, tensor: &DeviceTensor, deadline: Duration) -> Result<HostTensor, DeviceError> {
+        if tensor.view.is_contiguous() {
+            return self.download_dense(tensor, deadline);
+        }
+        let spec = TensorSpec::new(&tensor.view.shape, tensor.dtype)?;
+        let dense = self.alloc(&spec, BufferClass::Intermediate)?;
+        let copied = self.copy(tensor, &dense);
+        let downloaded = copied.and_then(|()| self.download_dense(&dense, deadline));
+        self.free(&dense)?;
+        downloaded
+    }
+
+    fn download_dense(
+        &mut self,
+        tensor: &DeviceTensor,
+        deadline: Duration,
+    ) -> Result<HostTensor, DeviceError> {
+        let mut host = HostTensor::zeros(TensorSpec::new(&tensor.view.shape, tensor.dtype)?);
+        let bytes = host.bytes_mut();
+        let mut slot = self.device.host_slot(bytes.len())?;
+        let offset = tensor.view.offset * tensor.dtype.size_bytes();
+        self.device
+            .read(self.cq, tensor.buffer, offset, &mut slot, bytes.len())?;
+        let done = self.device.record_event(self.cq)?;
+        self.device.sync_event(done, Instant::now() + deadline)?;
+        bytes.copy_from_slice(slot.bytes()?);
+        Ok(host)
     }
 }

@@ -7,7 +7,7 @@ use crate::models::{ImportError, InputFormat, LoadedGraph, LowerOptions, Lowered
 use crate::ops::{DeviceTensor, OpContext};
 use crate::tensor::{DType, TensorError, TensorSpec};
 use crate::trace::{InputId, Pending, TraceError, TraceOptions, TraceRunner, VariantId};
-use crate::weights::OnnxModel;
+use crate::weights::{OnnxModel, WeightFormat};
 
 /// Name of the network's input in the trace.
 const INPUT: &str = "pixels";
@@ -52,11 +52,17 @@ pub struct DetectorGraph {
 impl DetectorGraph {
     /// Lowers a network whose one input is `[1, 3, height, width]`. The trace takes uint8 pixels
     /// `[1, height, width, 3]` in the channel order of the weights; they are multiplied by `scale` on the
-    /// device.
+    /// device. `weights` says how the weights are stored until they are brought there.
     ///
     /// # Errors
     /// [`GraphError`] for what cannot be lowered, or is no detector.
-    pub fn lower(name: Arc<str>, model: &OnnxModel, storage: DType, scale: f32) -> Result<Self, GraphError> {
+    pub fn lower(
+        name: Arc<str>,
+        model: &OnnxModel,
+        storage: DType,
+        weights: WeightFormat,
+        scale: f32,
+    ) -> Result<Self, GraphError> {
         let form = |found: String| GraphError::Form {
             model: model.name().to_owned(),
             found,
@@ -74,6 +80,7 @@ impl DetectorGraph {
         };
         let options = LowerOptions {
             storage,
+            weights,
             formats: [(input.name.clone(), format)].into(),
             ..LowerOptions::default()
         };

@@ -14,7 +14,7 @@ impl Pipeline {
             let detail = match &node.kind {
                 NodeKind::Source(source) => format!("{} clock, rate {}", source.clock, source.rate),
                 NodeKind::Detector(detector) => match self.models.get(&detector.model) {
-                    Some(model) => format!("{}, {}", detector.model, model.precision),
+                    Some(model) => format!("{}, {}", detector.model, model.numbers()),
                     None => detector.model.clone(),
                 },
                 NodeKind::Publisher(publisher) => publisher.transport.to_string(),

@@ -37,6 +37,6 @@ pub use schema::pipeline_schema;
 pub use settings::{
     Clock, DetectorSettings, DetectorType, DeviceSettings, Edge, JsonLinesSettings, Labels, ModelSettings,
     Node, NodeKind, OnFull, OnStreamsFull, Pipeline, Precision, Preprocess, PublisherSettings, Rate,
-    RateError, RecorderSettings, SourceSettings, Topics, Transport, ZenohMode,
+    RateError, RecorderSettings, SourceSettings, Topics, Transport, WeightFormat, ZenohMode,
 };
 pub use substitute::Environment;

@@ -10,7 +10,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::settings::{
-    Clock, DetectorType, OnFull, OnStreamsFull, Precision, Preprocess, Transport, ZenohMode,
+    Clock, DetectorType, OnFull, OnStreamsFull, Precision, Preprocess, Transport, WeightFormat, ZenohMode,
 };
 use crate::device::{ARENA_MIB, Backends, DeviceConfig, QUEUES, SPIN_US, THREADS, TRACE_REGION_MIB};
 
@@ -131,6 +131,9 @@ pub(super) struct RawModel {
     /// Storage of weights and activations; sums are always fp32.
     #[serde(default)]
     pub(super) precision: Precision,
+    /// How the weights of convolutions are stored until they are brought onto the device, where `precision` holds.
+    #[serde(default)]
+    pub(super) weight_format: WeightFormat,
     /// How a camera image becomes the network's input. It must be the one that the weights were trained with.
     pub(super) preprocess: Preprocess,
     /// Names of the classes: `coco80`, or the path of a text file with one name a line.

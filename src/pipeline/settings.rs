@@ -63,6 +63,8 @@ pub struct ModelSettings {
     pub weights: Option<PathBuf>,
     /// Storage of weights and activations.
     pub precision: Precision,
+    /// How weights are stored until they are brought onto the device.
+    pub weight_format: WeightFormat,
     /// How an image becomes the network's input.
     pub preprocess: Preprocess,
     /// Names of the classes.
@@ -77,6 +79,17 @@ pub struct ModelSettings {
     pub max_streams: u16,
     /// What happens to a stream beyond `max_streams`.
     pub on_full: OnStreamsFull,
+}
+
+impl ModelSettings {
+    /// Precision and, where it is another, the format of the weights: `fp32`, or `bf16, weights bfp8`.
+    #[must_use]
+    pub fn numbers(&self) -> String {
+        match self.weight_format {
+            WeightFormat::Fp32 => self.precision.to_string(),
+            format => format!("{}, weights {format}", self.precision),
+        }
+    }
 }
 
 /// Names of a model's classes.
@@ -318,6 +331,30 @@ words! {
         Bf16 = "bf16",
     }
 }
+words! {
+    /// How the weights of convolutions are stored until they are brought onto the device.
+    #[derive(Default)]
+    WeightFormat {
+        /// IEEE single precision, as the model file has them.
+        #[default]
+        Fp32 = "fp32",
+        /// bfloat16.
+        Bf16 = "bf16",
+        /// IEEE half precision.
+        Fp16 = "fp16",
+        /// 8-bit float, 4 exponent and 3 mantissa bits, up to 448.
+        Fp8E4M3 = "fp8_e4m3",
+        /// 8-bit float, 5 exponent and 2 mantissa bits, up to 57344.
+        Fp8E5M2 = "fp8_e5m2",
+        /// 8-bit float, 3 exponent and 4 mantissa bits, up to 15.5.
+        Fp8E3M4 = "fp8_e3m4",
+        /// 16 weights share an exponent, each keeps a sign and 7 bits.
+        Bfp8 = "bfp8",
+        /// 16 weights share an exponent, each keeps a sign and 3 bits.
+        Bfp4 = "bfp4",
+    }
+}
+
 words! {
     /// How a camera image becomes a network's input.
     Preprocess {

@@ -223,6 +223,7 @@ impl Validator<'_> {
             detector_type: raw.detector_type,
             weights,
             precision: raw.precision,
+            weight_format: raw.weight_format,
             preprocess: raw.preprocess,
             labels,
             score_threshold: raw.score_threshold,

@@ -6,13 +6,14 @@ use super::error::RuntimeError;
 use super::owner::OpenDevice;
 use crate::device::DeviceConfig;
 use crate::image::Preset;
+use crate::numeric::Fp8Format;
 use crate::perception::{
     Detector, DetectorGraph, DetectorTrace, Head, HeadKind, Thresholds, coco_80, read_labels,
 };
-use crate::pipeline::{DetectorType, Labels, ModelSettings, NodeKind, Pipeline, Precision, Preprocess};
+use crate::pipeline::{self, DetectorType, Labels, ModelSettings, NodeKind, Pipeline, Precision, Preprocess};
 use crate::tensor::DType;
 use crate::trace::TraceOptions;
-use crate::weights::OnnxModel;
+use crate::weights::{OnnxModel, WeightFormat};
 
 /// Both halves of a detector node.
 #[derive(Debug)]
@@ -65,8 +66,14 @@ fn load(name: &str, settings: &ModelSettings) -> Result<DetectorParts, RuntimeEr
         DetectorType::FastestDet => HeadKind::FastestDet,
         _ => HeadKind::Yolox,
     };
-    let graph =
-        DetectorGraph::lower(name.into(), &onnx, storage, scale).map_err(|e| refuse(e.to_string()))?;
+    let graph = DetectorGraph::lower(
+        name.into(),
+        &onnx,
+        storage,
+        weight_format(settings.weight_format),
+        scale,
+    )
+    .map_err(|e| refuse(e.to_string()))?;
     let thresholds = Thresholds {
         score: settings.score_threshold,
         nms_iou: settings.nms_threshold,
@@ -91,6 +98,19 @@ fn load(name: &str, settings: &ModelSettings) -> Result<DetectorParts, RuntimeEr
         host: HostPart { detector, output_len },
         device: graph,
     })
+}
+
+const fn weight_format(word: pipeline::WeightFormat) -> WeightFormat {
+    match word {
+        pipeline::WeightFormat::Fp32 => WeightFormat::Fp32,
+        pipeline::WeightFormat::Bf16 => WeightFormat::Bf16,
+        pipeline::WeightFormat::Fp16 => WeightFormat::Fp16,
+        pipeline::WeightFormat::Fp8E4M3 => WeightFormat::Fp8(Fp8Format::E4M3),
+        pipeline::WeightFormat::Fp8E5M2 => WeightFormat::Fp8(Fp8Format::E5M2),
+        pipeline::WeightFormat::Fp8E3M4 => WeightFormat::Fp8(Fp8Format::E3M4),
+        pipeline::WeightFormat::Bfp8 => WeightFormat::Bfp8,
+        pipeline::WeightFormat::Bfp4 => WeightFormat::Bfp4,
+    }
 }
 
 /// Opens the device and builds every trace on it: all warm-ups first, then all captures, so that nothing is

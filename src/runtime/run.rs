@@ -466,7 +466,7 @@ fn model_names(pipeline: &Pipeline) -> String {
         .models
         .iter()
         .map(|(name, model)| match &model.weights {
-            Some(path) => format!("{name} ({}, {})", path.display(), model.precision),
+            Some(path) => format!("{name} ({}, {})", path.display(), model.numbers()),
             None => name.clone(),
         })
         .collect();

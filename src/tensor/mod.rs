@@ -1,15 +1,28 @@
 //! Data types, shapes, strided views and host tensors.
 //!
-//! Plain data: nothing here knows a device, a file or a thread. Every room may use it.
+//! Plain data: nothing here knows a device, a file or a thread. Every room after it may use it; calls
+//! `numeric`.
 
+mod capacity;
+mod cast;
+mod convert;
 mod dtype;
 mod host;
+mod names;
+pub mod pack;
 mod shape;
+pub mod tile;
 mod view;
 
-pub use dtype::{DType, Element};
+pub use capacity::{CapacityError, pad_to_capacity};
+pub use cast::CastError;
+pub(crate) use cast::cast_into;
+pub use dtype::{DType, Element, F8E3M4, F8E4M3, F8E5M2, NoElementType};
 pub use host::HostTensor;
+pub use names::UnknownDType;
+pub use pack::{PackEntry, PackError, PackLayout, PackOptions};
 pub use shape::{Layout, MAX_RANK, Shape, TensorSpec};
+pub use tile::{LaidOut, TILE, TiledTensor, as_4d, pad_to_tile, round_up, tile_padded_shape};
 pub use view::View;
 
 /// What can be wrong with a shape, a view or a host tensor.
@@ -52,6 +65,14 @@ pub enum TensorError {
         /// Bytes that the spec needs.
         expected: usize,
         /// Bytes that were given.
+        found: usize,
+    },
+    /// A number of values that the shape does not have.
+    #[error("shape {shape} has {} elements, {found} values were given", shape.elements())]
+    ValueCount {
+        /// The shape.
+        shape: Shape,
+        /// Values that were given.
         found: usize,
     },
     /// An axis, range or permutation that the view does not have.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Deref;
 
+use super::tile::tile_padded_shape;
 use super::{DType, TensorError};
 
 /// Largest number of dimensions a tensor may have.
@@ -108,6 +109,18 @@ pub enum Layout {
     /// Last dimension contiguous, no padding.
     #[default]
     RowMajor,
+    /// The last two dimensions padded to whole tiles of 32 x 32 elements, one tile after another; see
+    /// [`super::tile`]. On the host such a tensor is a [`super::TiledTensor`]: a [`super::HostTensor`] is row-major.
+    Tile,
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::RowMajor => "row-major",
+            Self::Tile => "tile",
+        })
+    }
 }
 
 /// Shape, element type and layout: all that is needed to allocate a tensor.
@@ -143,15 +156,35 @@ impl TensorSpec {
         })
     }
 
-    /// Bytes of storage.
+    /// The same shape and type in another layout.
+    ///
+    /// # Errors
+    /// [`TensorError::TooLarge`] if the byte count, padding included, does not fit.
+    pub fn with_layout(self, layout: Layout) -> Result<Self, TensorError> {
+        if layout == Layout::Tile {
+            Self::new(&tile_padded_shape(&self.shape)?, self.dtype)?;
+        }
+        Ok(Self { layout, ..self })
+    }
+
+    /// Bytes of storage, padding included.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.shape.elements() * self.dtype.size_bytes()
+        let elements = match self.layout {
+            Layout::RowMajor => self.shape.elements(),
+            // A shape that cannot be padded, which `with_layout` refuses, fits no memory either.
+            Layout::Tile => tile_padded_shape(&self.shape).map_or(usize::MAX, |padded| padded.elements()),
+        };
+        elements.saturating_mul(self.dtype.size_bytes())
     }
 }
 
 impl fmt::Display for TensorSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.dtype, self.shape)
+        write!(f, "{} {}", self.dtype, self.shape)?;
+        match self.layout {
+            Layout::RowMajor => Ok(()),
+            layout => write!(f, " in {layout} layout"),
+        }
     }
 }

@@ -1,7 +1,10 @@
 //! What can go wrong while tracing.
 
-use crate::device::{DeviceError, SlotError};
-use crate::tensor::TensorError;
+use std::error::Error;
+
+use super::{BankIndex, WorkError};
+use crate::device::{BufferId, DeviceError, SlotError};
+use crate::tensor::{TensorError, TensorSpec};
 
 /// Errors of a [`super::TraceRunner`].
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +26,17 @@ pub enum TraceError {
         /// Name of the variant.
         variant: String,
         /// What its function answered.
-        source: Box<dyn std::error::Error + Send + Sync>,
+        source: WorkError,
+    },
+    /// A staging function or eager warm-up failed.
+    #[error("{runner}: {work}: {source}")]
+    Work {
+        /// Name of the runner.
+        runner: String,
+        /// Which work.
+        work: String,
+        /// What it answered.
+        source: WorkError,
     },
     /// A name that is taken.
     #[error("{runner}: {name} is registered already")]
@@ -36,14 +49,22 @@ pub enum TraceError {
     /// A name that is not registered.
     #[error("{runner}: no {kind} is called {name}; there are {known:?}")]
     Unknown {
-        /// Name of the runner.
+        /// Name of the runner, and of the variant that asks.
         runner: String,
-        /// Input, parameter or output.
+        /// Input, parameter, state or output.
         kind: &'static str,
         /// The name asked for.
         name: String,
         /// The names that exist.
         known: Vec<String>,
+    },
+    /// An id that another runner handed out.
+    #[error("{runner}: this {kind} belongs to another runner")]
+    ForeignId {
+        /// Name of the runner.
+        runner: String,
+        /// Input, parameter, state or variant.
+        kind: &'static str,
     },
     /// A persistent tensor registered after the capture.
     #[error(
@@ -55,11 +76,36 @@ pub enum TraceError {
         /// The tensor.
         name: String,
     },
+    /// Eager work registered after the first warm-up.
+    #[error(
+        "{runner}: {name} comes after the first warm-up, so its programs might be compiled after a capture"
+    )]
+    AfterWarmUp {
+        /// Name of the runner.
+        runner: String,
+        /// The work.
+        name: String,
+    },
+    /// Eager work that needs a program which does not exist.
+    #[error(
+        "{runner}: {work} would compile a program after a capture, where a replay may overwrite it: run it once in an \
+         eager warm-up ({op})"
+    )]
+    CompilesAfterCapture {
+        /// Name of the runner.
+        runner: String,
+        /// Which work.
+        work: String,
+        /// The operation that has no program.
+        op: String,
+    },
     /// A replay before the capture.
-    #[error("{runner}: not captured yet")]
+    #[error("{runner}: variant {variant} is not captured yet")]
     NotCaptured {
         /// Name of the runner.
         runner: String,
+        /// The variant.
+        variant: String,
     },
     /// Use after release.
     #[error("{runner}: released")]
@@ -75,13 +121,15 @@ pub enum TraceError {
         /// The variant.
         variant: String,
     },
-    /// A read of a replay whose outputs a later replay may have overwritten.
-    #[error("{runner}: the outputs of this replay of variant {variant} were overwritten by a later one")]
+    /// A read of a replay whose outputs a later one may have overwritten.
+    #[error("{runner}: output {output} of this replay of variant {variant} was overwritten by a later one")]
     Overtaken {
         /// Name of the runner.
         runner: String,
         /// The variant.
         variant: String,
+        /// The output.
+        output: String,
     },
     /// A variant that returns no tensor.
     #[error("{runner}: variant {variant} returns no output")]
@@ -91,15 +139,78 @@ pub enum TraceError {
         /// The variant.
         variant: String,
     },
-    /// A variant that returns a tensor which is no dense row-major whole.
-    #[error("{runner}: output {output} of variant {variant} is not dense and row-major")]
-    StridedOutput {
+    /// A variant that returns a tensor which cannot be read after a replay.
+    #[error("{runner}: output {output} of variant {variant} {problem}")]
+    Output {
         /// Name of the runner.
         runner: String,
         /// The variant.
         variant: String,
         /// The output.
         output: String,
+        /// What is wrong with it.
+        problem: OutputProblem,
+    },
+    /// A variant that writes some of the ping-pong states but not all.
+    #[error(
+        "{runner}: variant {variant} writes ping-pong states ({}) but not {}: all change places at once, so write all \
+         or none with write_state",
+        .written.join(", "),
+        .missing.join(", ")
+    )]
+    StatesNotWritten {
+        /// Name of the runner.
+        runner: String,
+        /// The variant.
+        variant: String,
+        /// States that it writes, or whose write target it took.
+        written: Vec<String>,
+        /// States that it does not write.
+        missing: Vec<String>,
+    },
+    /// A variant that behaves differently in another phase.
+    #[error("{runner}: variant {variant} has other outputs or steps in another phase than in the first")]
+    PhasesDiffer {
+        /// Name of the runner.
+        runner: String,
+        /// The variant.
+        variant: String,
+    },
+    /// A tensor of another shape or type than what a variant writes it to.
+    #[error("{runner}: variant {variant}: {kind} {name} is {}, the value written to it {}", .specs[0], .specs[1])]
+    WrongTensor {
+        /// Name of the runner.
+        runner: String,
+        /// The variant.
+        variant: String,
+        /// State or output.
+        kind: &'static str,
+        /// What is written.
+        name: String,
+        /// Spec of the registered tensor, spec of the value.
+        specs: Box<[TensorSpec; 2]>,
+    },
+    /// A value that lies in the buffer that it is written to, in another order.
+    #[error("{runner}: variant {variant}: the value written to {kind} {name} is a view of its own buffer")]
+    Overlap {
+        /// Name of the runner.
+        runner: String,
+        /// The variant.
+        variant: String,
+        /// State or output.
+        kind: &'static str,
+        /// What is written.
+        name: String,
+    },
+    /// The device refused the capture itself.
+    #[error("{runner}: variant {variant}: the capture failed: {source}")]
+    Capture {
+        /// Name of the runner.
+        runner: String,
+        /// The variant.
+        variant: String,
+        /// What the device answered.
+        source: Box<DeviceError>,
     },
     /// Programs were compiled during a capture although misses are forbidden.
     #[error("{runner}: variant {variant} compiled {compiled} program(s) during its capture")]
@@ -111,17 +222,39 @@ pub enum TraceError {
         /// How many.
         compiled: usize,
     },
-    /// Input data of another size or type than registered.
+    /// Data of another size or type than registered.
     #[error("{runner}: {name} expects {expected}, found {found}")]
     WrongInput {
         /// Name of the runner.
         runner: String,
-        /// The input.
+        /// Input, parameter, state or output.
         name: String,
         /// What was registered.
         expected: String,
         /// What was given.
         found: String,
+    },
+    /// A bank that the state does not have.
+    #[error("{runner}: state {state} has {banks} bank(s), there is no bank {}", .bank.0)]
+    NoBank {
+        /// Name of the runner.
+        runner: String,
+        /// The state.
+        state: String,
+        /// The bank asked for.
+        bank: BankIndex,
+        /// Banks that exist.
+        banks: usize,
+    },
+    /// A buffer that traces use is gone or elsewhere.
+    #[error("{runner}: {buffer} was at {expected:#x} when the traces were captured and is not any more")]
+    Moved {
+        /// Name of the runner.
+        runner: String,
+        /// The buffer.
+        buffer: BufferId,
+        /// Where traces look for it.
+        expected: u64,
     },
     /// A configuration that makes no sense.
     #[error("{runner}: {reason}")]
@@ -143,4 +276,51 @@ impl From<TensorError> for TraceError {
     fn from(error: TensorError) -> Self {
         Self::Tensor(Box::new(error))
     }
+}
+
+/// Why a tensor cannot be an output of a variant.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OutputProblem {
+    /// A window, or another order of elements.
+    #[error("is not dense and row-major")]
+    Strided,
+    /// The buffer does not exist.
+    #[error("lies in {0}, which was freed or never existed")]
+    Freed(BufferId),
+    /// Neither registered nor allocated by this run of the variant's function.
+    #[error("lies in {0}, which neither the runner registered nor this run of the variant allocated")]
+    Foreign(BufferId),
+    /// A persistent tensor of another kind.
+    #[error("is the {0}: the next replay may change it before it is read, so copy it with write_output")]
+    Kept(String),
+    /// A persistent output of another phase.
+    #[error("is the {0} of another phase: ask the context for it in every run")]
+    OtherPhase(String),
+    /// A name or buffer that was returned before.
+    #[error("is returned twice")]
+    Repeated,
+    /// More bytes than the buffer has.
+    #[error("reaches {needed} bytes, its buffer has {bytes}")]
+    BeyondBuffer {
+        /// Bytes of the output.
+        needed: usize,
+        /// Bytes of the buffer.
+        bytes: usize,
+    },
+}
+
+/// The operation whose program is missing, if that is the cause of an error.
+pub(super) fn missing_program<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a str> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let device = error
+            .downcast_ref::<DeviceError>()
+            .or_else(|| error.downcast_ref::<Box<DeviceError>>().map(|boxed| &**boxed));
+        if let Some(DeviceError::CacheMissForbidden { op }) = device {
+            return Some(op);
+        }
+        next = error.source();
+    }
+    None
 }

@@ -1,144 +1,168 @@
-//! What a trace runner keeps: options, persistent tensors, variants and their traces.
+//! The persistent tensors of a runner.
 
-use std::time::Duration;
+use std::fmt;
 
-use super::TraceContext;
-use crate::device::{BufferId, EventId, HostSlot, TraceId};
+use super::variant::StageFn;
+use super::{Phase, StateOptions};
+use crate::device::{BufferClass, BufferId, EventId, HostSlot};
 use crate::ops::DeviceTensor;
 use crate::tensor::TensorSpec;
 
-/// How a [`super::TraceRunner`] works.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TraceOptions {
-    /// Command queues: with 2, transfers run on queue 1 while queue 0 replays.
-    pub queues: u8,
-    /// Eager runs of each variant before its capture, at least 1.
-    pub warmup_runs: usize,
-    /// Inputs are uploaded into staging copies, so that upload n+1 overlaps replay n. Needs 2 queues.
-    pub stage_inputs: bool,
-    /// Sets of persistent outputs, 1 or 2: with 2, replay n+1 may write its outputs while outputs n are
-    /// still being read. Every variant is captured once a set.
-    pub output_phases: usize,
-    /// Longest wait for the device.
-    pub deadline: Duration,
+/// A buffer that exists from its registration to the release.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Held {
+    pub(super) buffer: BufferId,
+    /// Where traces find it.
+    pub(super) address: u64,
+    pub(super) bytes: usize,
+    pub(super) class: BufferClass,
 }
-
-impl Default for TraceOptions {
-    fn default() -> Self {
-        Self {
-            queues: 1,
-            warmup_runs: 1,
-            stage_inputs: false,
-            output_phases: 1,
-            deadline: Duration::from_secs(10),
-        }
-    }
-}
-
-impl TraceOptions {
-    /// Two queues, staged inputs, two sets of outputs: everything overlaps.
-    #[must_use]
-    pub fn two_queues() -> Self {
-        Self {
-            queues: 2,
-            stage_inputs: true,
-            output_phases: 2,
-            ..Self::default()
-        }
-    }
-}
-
-/// Index of a registered input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct InputId(pub(super) usize);
-
-/// Index of a registered parameter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ParamId(pub(super) usize);
-
-/// Index of a registered variant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct VariantId(pub(super) usize);
-
-/// The function of a variant: builds its graph on the device and returns the named outputs, each either a
-/// persistent output ([`TraceContext::output`]) or a tensor that its last operations produced.
-pub type VariantFn = Box<
-    dyn FnMut(
-            &mut TraceContext<'_>,
-        ) -> Result<Vec<(String, DeviceTensor)>, Box<dyn std::error::Error + Send + Sync>>
-        + Send,
->;
 
 #[derive(Debug)]
 pub(super) struct Input {
     pub(super) name: String,
+    /// What is uploaded: the spec of the staging copy where there is one.
     pub(super) spec: TensorSpec,
+    /// What traces read.
     pub(super) tensor: DeviceTensor,
-    pub(super) staging: Option<BufferId>,
-    /// The staging copy holds data that the trace input does not have yet.
-    pub(super) staged: bool,
+    pub(super) staging: Option<Staging>,
+}
+
+impl Input {
+    /// Where uploads go.
+    pub(super) fn target(&self) -> BufferId {
+        match &self.staging {
+            Some(staging) => staging.tensor.buffer,
+            None => self.tensor.buffer,
+        }
+    }
+}
+
+/// A copy of an input that is uploaded while a replay still reads the input itself.
+pub(super) struct Staging {
+    pub(super) tensor: DeviceTensor,
+    /// Moves the data into the trace's input; a plain copy if absent.
+    pub(super) stage: Option<StageFn>,
+    /// The copy holds data that the input does not have yet.
+    pub(super) fresh: bool,
+}
+
+impl fmt::Debug for Staging {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Staging")
+            .field("tensor", &self.tensor)
+            .field("by_function", &self.stage.is_some())
+            .field("fresh", &self.fresh)
+            .finish()
+    }
 }
 
 #[derive(Debug)]
 pub(super) struct Param {
     pub(super) name: String,
+    pub(super) spec: TensorSpec,
     pub(super) tensor: DeviceTensor,
-    pub(super) value: f32,
-    /// Value on the device, once uploaded.
-    pub(super) uploaded: Option<f32>,
+    pub(super) values: Box<[f32]>,
+    /// Values on the device.
+    pub(super) uploaded: Box<[f32]>,
     pub(super) slot: HostSlot,
+}
+
+impl Param {
+    /// Whether the device has other bits: -0 is not 0 here, and a NaN equals itself.
+    pub(super) fn changed(&self) -> bool {
+        bytemuck::cast_slice::<_, u8>(&self.values) != bytemuck::cast_slice::<_, u8>(&self.uploaded)
+    }
 }
 
 #[derive(Debug)]
 pub(super) struct Output {
     pub(super) name: String,
-    pub(super) tensors: Vec<DeviceTensor>,
+    pub(super) spec: TensorSpec,
+    /// One a set.
+    pub(super) sets: Vec<OutputSet>,
 }
 
-/// The persistent tensors, by name.
+#[derive(Debug)]
+pub(super) struct OutputSet {
+    pub(super) tensor: DeviceTensor,
+    /// Number of the run that wrote it last, 0 for none.
+    pub(super) written: u64,
+    pub(super) read: Option<ReadMark>,
+}
+
+/// The last read of an output.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReadMark {
+    /// Reads are numbered in the order of their queue, so that waiting for the last one is enough.
+    pub(super) number: u64,
+    pub(super) event: EventId,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) name: String,
+    pub(super) spec: TensorSpec,
+    pub(super) options: StateOptions,
+    /// What is read in each state phase; in place both are one.
+    pub(super) tensors: [DeviceTensor; 2],
+    pub(super) banks: Vec<BufferId>,
+    /// Never written again, so that it can be the source of any number of transfers.
+    pub(super) init: HostSlot,
+}
+
+impl State {
+    pub(super) const fn read(&self, phase: Phase) -> DeviceTensor {
+        self.tensors[phase.state]
+    }
+
+    pub(super) const fn write_target(&self, phase: Phase) -> DeviceTensor {
+        self.tensors[1 - phase.state]
+    }
+
+    /// Every buffer once.
+    pub(super) fn distinct(&self) -> &[DeviceTensor] {
+        &self.tensors[..1 + usize::from(self.options.pingpong)]
+    }
+}
+
+/// The persistent tensors, by index.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     pub(super) inputs: Vec<Input>,
     pub(super) params: Vec<Param>,
     pub(super) outputs: Vec<Output>,
+    pub(super) states: Vec<State>,
+    /// Every buffer of the above.
+    pub(super) held: Vec<Held>,
 }
 
-/// One output of a captured variant.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OutputInfo {
-    /// Name given by the variant.
-    pub name: String,
-    /// Shape and type; dense and row-major.
-    pub spec: TensorSpec,
-    pub(super) buffer: BufferId,
-    /// Allocated by the variant itself, so freed with its trace.
-    pub(super) owned: bool,
-}
-
-/// One captured trace of a variant.
-#[derive(Debug)]
-pub(super) struct Captured {
-    pub(super) trace: TraceId,
-    pub(super) outputs: Vec<OutputInfo>,
-}
-
-pub(super) struct Variant {
-    pub(super) name: String,
-    pub(super) forward: VariantFn,
-    pub(super) warm: bool,
-    /// One trace a phase; empty before the capture.
-    pub(super) captured: Vec<Captured>,
-    /// Phase and completion of the last replay.
-    pub(super) last: Option<(usize, EventId)>,
-    /// Last replay of each phase.
-    pub(super) written: [Option<EventId>; 2],
-}
-
-impl std::fmt::Debug for Variant {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Variant")
-            .field("name", &self.name)
-            .field("captured", &self.captured)
-            .finish()
+impl Tables {
+    /// What a buffer is to the runner, in words.
+    pub(super) fn describe(&self, buffer: BufferId) -> Option<String> {
+        let input = self
+            .inputs
+            .iter()
+            .find(|input| input.tensor.buffer == buffer || input.target() == buffer);
+        if let Some(input) = input {
+            return Some(format!("input {}", input.name));
+        }
+        let param = self.params.iter().find(|param| param.tensor.buffer == buffer);
+        if let Some(param) = param {
+            return Some(format!("parameter {}", param.name));
+        }
+        let outputs = self
+            .outputs
+            .iter()
+            .find(|output| output.sets.iter().any(|set| set.tensor.buffer == buffer));
+        if let Some(output) = outputs {
+            return Some(format!("output {}", output.name));
+        }
+        self.states
+            .iter()
+            .find(|state| {
+                state.tensors.iter().any(|tensor| tensor.buffer == buffer) || state.banks.contains(&buffer)
+            })
+            .map(|state| format!("state {}", state.name))
     }
 }

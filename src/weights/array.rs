@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::tensor::Shape;
+use crate::tensor::{DType, Shape};
 
-/// Element type that an ONNX file declares.
+/// Element type that a model file declares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ElementType {
@@ -34,11 +34,17 @@ pub enum ElementType {
     U64,
     /// bfloat16.
     Bf16,
+    /// 8-bit float, 4 exponent bits, finite values up to 448 and NaN (the OCP form).
+    F8E4M3Fn,
+    /// 8-bit float, 5 exponent bits, infinities and NaN as in IEEE 754.
+    F8E5M2,
+    /// 4-bit float, 2 exponent bits, two elements a byte with the first in the low bits.
+    F4E2M1,
 }
 
 impl ElementType {
     /// The type of an ONNX `TensorProto.DataType` code, or `None` for codes that are not read (text, complex,
-    /// 8- and 4-bit floats).
+    /// integers and floats below 8 bits but for float4, floats without a negative zero, scales).
     #[must_use]
     pub const fn from_code(code: i32) -> Option<Self> {
         Some(match code {
@@ -55,25 +61,66 @@ impl ElementType {
             12 => Self::U32,
             13 => Self::U64,
             16 => Self::Bf16,
+            17 => Self::F8E4M3Fn,
+            19 => Self::F8E5M2,
+            23 => Self::F4E2M1,
             _ => return None,
         })
     }
 
-    /// Bytes of one element in `raw_data`.
+    /// Bits of one element.
     #[must_use]
-    pub const fn size_bytes(self) -> usize {
+    pub const fn bits(self) -> usize {
         match self {
-            Self::U8 | Self::I8 | Self::Bool => 1,
-            Self::U16 | Self::I16 | Self::F16 | Self::Bf16 => 2,
-            Self::F32 | Self::I32 | Self::U32 => 4,
-            Self::F64 | Self::I64 | Self::U64 => 8,
+            Self::F4E2M1 => 4,
+            Self::U8 | Self::I8 | Self::Bool | Self::F8E4M3Fn | Self::F8E5M2 => 8,
+            Self::U16 | Self::I16 | Self::F16 | Self::Bf16 => 16,
+            Self::F32 | Self::I32 | Self::U32 => 32,
+            Self::F64 | Self::I64 | Self::U64 => 64,
         }
+    }
+
+    /// Bytes of so many elements, the last byte perhaps half full; `None` beyond the address space.
+    #[must_use]
+    pub fn bytes_of(self, elements: usize) -> Option<usize> {
+        let bytes = match self.bits() {
+            4 => Some(elements.div_ceil(2)),
+            bits => elements.checked_mul(bits / 8),
+        };
+        bytes.filter(|&bytes| isize::try_from(bytes).is_ok())
+    }
+
+    /// The type of a host tensor that holds such elements as they are; `None` for bool, float64 and float4.
+    #[must_use]
+    pub const fn dtype(self) -> Option<DType> {
+        Some(match self {
+            Self::U8 => DType::U8,
+            Self::I8 => DType::I8,
+            Self::U16 => DType::U16,
+            Self::I16 => DType::I16,
+            Self::U32 => DType::U32,
+            Self::I32 => DType::I32,
+            Self::U64 => DType::U64,
+            Self::I64 => DType::I64,
+            Self::F8E4M3Fn => DType::F8E4M3,
+            Self::F8E5M2 => DType::F8E5M2,
+            Self::F16 => DType::F16,
+            Self::Bf16 => DType::Bf16,
+            Self::F32 => DType::F32,
+            Self::Bool | Self::F64 | Self::F4E2M1 => return None,
+        })
     }
 
     /// Whether the type holds fractions.
     #[must_use]
     pub const fn is_float(self) -> bool {
-        matches!(self, Self::F32 | Self::F16 | Self::F64 | Self::Bf16)
+        matches!(self, Self::F32 | Self::F16 | Self::F64 | Self::Bf16) || self.is_storage_only()
+    }
+
+    /// Whether the type only stores values, so that nothing is computed in it: the floats of 8 and of 4 bits.
+    #[must_use]
+    pub const fn is_storage_only(self) -> bool {
+        matches!(self, Self::F8E4M3Fn | Self::F8E5M2 | Self::F4E2M1)
     }
 }
 
@@ -93,14 +140,17 @@ impl fmt::Display for ElementType {
             Self::U32 => "uint32",
             Self::U64 => "uint64",
             Self::Bf16 => "bfloat16",
+            Self::F8E4M3Fn => "float8_e4m3fn",
+            Self::F8E5M2 => "float8_e5m2",
+            Self::F4E2M1 => "float4_e2m1fn",
         })
     }
 }
 
-/// Elements in row-major order, widened without loss: half types to f32, integers and truth values to i64.
+/// Elements in row-major order, widened without loss: shorter floats to f32, integers and truth values to i64.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Values {
-    /// float32, float16, bfloat16.
+    /// float32 and every shorter float.
     F32(Vec<f32>),
     /// float64.
     F64(Vec<f64>),
@@ -140,7 +190,7 @@ impl Array {
     #[must_use]
     pub fn new(shape: Shape, element: ElementType, values: Values) -> Option<Self> {
         let carrier_fits = match &values {
-            Values::F32(_) => matches!(element, ElementType::F32 | ElementType::F16 | ElementType::Bf16),
+            Values::F32(_) => element.is_float() && element != ElementType::F64,
             Values::F64(_) => element == ElementType::F64,
             Values::I64(_) => !element.is_float(),
         };

@@ -1,10 +1,10 @@
-//! What can be wrong with a model file.
+//! What can be wrong with an ONNX file.
 
 use std::path::PathBuf;
 
 use crate::tensor::TensorError;
 
-/// Why a model file was refused. Every variant names the model; most name the tensor or node.
+/// Why an ONNX file was refused. Every variant names the model; most name the tensor or node.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OnnxError {

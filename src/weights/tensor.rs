@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::proto::TensorProto;
+use super::widen::{from_raw, narrowed};
 use super::{Array, ElementType, OnnxError, Values, external};
 use crate::numeric::{bf16_to_f32, f16_to_f32};
 use crate::tensor::{Shape, TensorError};
@@ -21,17 +22,13 @@ pub(super) fn read(
         tensor: name.clone(),
         code: proto.data_type,
     })?;
-    let bytes = shape
-        .elements()
-        .checked_mul(element.size_bytes())
-        .filter(|&n| isize::try_from(n).is_ok());
-    let Some(bytes) = bytes else {
+    let Some(bytes) = element.bytes_of(shape.elements()) else {
         return Err(OnnxError::Shape {
             model: model.to_owned(),
             tensor: name,
             source: Box::new(TensorError::TooLarge {
                 dims: shape.to_vec(),
-                dtype_bytes: element.size_bytes(),
+                dtype_bytes: element.bits().div_ceil(8),
             }),
         });
     };
@@ -57,8 +54,8 @@ pub(super) fn read(
     };
     let values = match raw {
         Some(raw) if raw.len() != bytes => return Err(length(bytes, raw.len(), "bytes")),
-        Some(raw) => from_raw(element, &raw),
-        None => from_fields(element, &proto),
+        Some(raw) => from_raw(element, &raw, shape.elements()),
+        None => from_fields(element, &proto, shape.elements()),
     }
     .map_err(|value| OnnxError::ValueRange {
         model: model.to_owned(),
@@ -84,30 +81,7 @@ fn shape(model: &str, tensor: &str, dims: &[i64]) -> Result<Shape, OnnxError> {
     })
 }
 
-/// Little-endian elements of a fixed size; the length was checked to be a multiple of it.
-fn elements<const N: usize, T>(raw: &[u8], make: impl Fn([u8; N]) -> T) -> Vec<T> {
-    raw.as_chunks::<N>().0.iter().map(|&bytes| make(bytes)).collect()
-}
-
-fn from_raw(element: ElementType, raw: &[u8]) -> Result<Values, String> {
-    Ok(match element {
-        ElementType::F32 => Values::F32(elements(raw, f32::from_le_bytes)),
-        ElementType::F16 => Values::F32(elements(raw, |b| f16_to_f32(u16::from_le_bytes(b)))),
-        ElementType::Bf16 => Values::F32(elements(raw, |b| bf16_to_f32(u16::from_le_bytes(b)))),
-        ElementType::F64 => Values::F64(elements(raw, f64::from_le_bytes)),
-        ElementType::U8 => Values::I64(elements(raw, |b| i64::from(u8::from_le_bytes(b)))),
-        ElementType::I8 => Values::I64(elements(raw, |b| i64::from(i8::from_le_bytes(b)))),
-        ElementType::Bool => Values::I64(elements(raw, |b| i64::from(b != [0]))),
-        ElementType::U16 => Values::I64(elements(raw, |b| i64::from(u16::from_le_bytes(b)))),
-        ElementType::I16 => Values::I64(elements(raw, |b| i64::from(i16::from_le_bytes(b)))),
-        ElementType::I32 => Values::I64(elements(raw, |b| i64::from(i32::from_le_bytes(b)))),
-        ElementType::U32 => Values::I64(elements(raw, |b| i64::from(u32::from_le_bytes(b)))),
-        ElementType::I64 => Values::I64(elements(raw, i64::from_le_bytes)),
-        ElementType::U64 => Values::I64(narrowed(&elements(raw, u64::from_le_bytes))?),
-    })
-}
-
-fn from_fields(element: ElementType, proto: &TensorProto) -> Result<Values, String> {
+fn from_fields(element: ElementType, proto: &TensorProto, count: usize) -> Result<Values, String> {
     let ints = |low: i64, high: i64| -> Result<Values, String> {
         let values: Vec<i64> = proto.int32_data.iter().map(|&v| i64::from(v)).collect();
         match values.iter().find(|v| !(low..=high).contains(v)) {
@@ -120,7 +94,16 @@ fn from_fields(element: ElementType, proto: &TensorProto) -> Result<Values, Stri
         let values = values.map(|&v| u16::try_from(v).map(make).map_err(|_| v.to_string()));
         values.collect::<Result<_, _>>().map(Values::F32)
     };
+    // Codes of 8 bits, or two of 4 bits, in an integer each.
+    let bytes = || -> Result<Vec<u8>, String> {
+        let values = proto.int32_data.iter();
+        let values = values.map(|&v| u8::try_from(v).map_err(|_| v.to_string()));
+        values.collect()
+    };
     match element {
+        ElementType::F8E4M3Fn | ElementType::F8E5M2 | ElementType::F4E2M1 => {
+            from_raw(element, &bytes()?, count)
+        }
         ElementType::F32 => Ok(Values::F32(proto.float_data.clone())),
         ElementType::F64 => Ok(Values::F64(proto.double_data.clone())),
         ElementType::I64 => Ok(Values::I64(proto.int64_data.clone())),
@@ -138,12 +121,4 @@ fn from_fields(element: ElementType, proto: &TensorProto) -> Result<Values, Stri
         },
         ElementType::U64 => narrowed(&proto.uint64_data).map(Values::I64),
     }
-}
-
-/// uint64 values in the i64 carrier; those above its range are refused.
-fn narrowed(values: &[u64]) -> Result<Vec<i64>, String> {
-    let values = values.iter();
-    values
-        .map(|&v| i64::try_from(v).map_err(|_| format!("{v} (above {})", i64::MAX)))
-        .collect()
 }

@@ -12,7 +12,7 @@ use sensorium::tensor::{DType, TensorSpec};
 
 /// What is wrong with a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flaw {
+pub(crate) enum Flaw {
     /// Its capabilities name an alignment that is none.
     OddAlignment,
     /// Its capabilities name a smaller trace region than it has.
@@ -114,7 +114,7 @@ pub enum Flaw {
 }
 
 /// The CPU device with a flaw.
-pub struct Broken {
+pub(crate) struct Broken {
     inner: CpuDevice,
     flaw: Flaw,
     caps: DeviceCaps,
@@ -129,7 +129,7 @@ pub struct Broken {
 }
 
 impl Broken {
-    pub fn open(config: &CpuConfig, flaw: Flaw) -> Result<Self, DeviceError> {
+    pub(crate) fn open(config: &CpuConfig, flaw: Flaw) -> Result<Self, DeviceError> {
         let config = CpuConfig {
             track_allocations: flaw != Flaw::Untracked,
             ..config.clone()

@@ -248,6 +248,40 @@ fn gathers_pick_positions_of_any_axis() {
 }
 
 #[test]
+fn every_element_type_is_moved_bit_for_bit() {
+    let mut r = Random(36);
+    for &dtype in DType::ALL {
+        let size = dtype.size_bytes();
+        let mut src = dense(dtype, &[7, 30]);
+        src.view = src.view.transpose(&[1, 0]).unwrap();
+        let dst = dense(dtype, &[30, 7]);
+        let mut source = zeros(dtype, 7 * 30);
+        source.bytes_mut().fill_with(|| r.bits() as u8);
+        let indices: Vec<u32> = (0..30).rev().collect();
+        let gather = OpDesc::Gather {
+            src,
+            dst,
+            axis: 0,
+            indices: indices.clone().into(),
+        };
+        for (op, is_gather) in [(OpDesc::Copy { src, dst }, false), (gather, true)] {
+            let mut buffers = [source.clone(), zeros(dtype, 7 * 30)];
+            run(&op, Isa::detect(), 2, &mut buffers);
+            for at in positions(&[30, 7]) {
+                let row = if is_gather { indices[at[0]] as usize } else { at[0] };
+                let from = element(&src.view, &[row, at[1]]) * size;
+                let to = element(&dst.view, &at) * size;
+                assert_eq!(
+                    buffers[1].bytes()[to..to + size],
+                    source.bytes()[from..from + size],
+                    "{dtype} {at:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn nearest_resize_follows_its_tables() {
     let mut r = Random(35);
     for dtype in [DType::F32, DType::Bf16, DType::U8] {

@@ -2,7 +2,8 @@
 
 use sensorium::device::cpu::kernels::{Isa, prepare};
 use sensorium::device::{
-    Activation, Conv2dDesc, DeviceError, Geometry2d, OpDesc, Operand, Pool2dDesc, PoolKind, Scalar,
+    Activation, BinaryKind, Conv2dDesc, DeviceError, Geometry2d, OpDesc, Operand, Pool2dDesc, PoolKind,
+    Scalar,
 };
 use sensorium::tensor::{DType, Shape, View};
 
@@ -174,4 +175,82 @@ fn types_without_a_conversion_are_refused() {
     };
     assert!(refusal(&copy(DType::I64, DType::F32)).contains("no conversion"));
     assert!(prepare(&copy(DType::I64, DType::I64), Isa::Scalar).is_ok());
+}
+
+/// Types that are moved and nothing else.
+const ONLY_MOVED: [DType; 7] = [
+    DType::U16,
+    DType::I16,
+    DType::I64,
+    DType::U64,
+    DType::F8E3M4,
+    DType::F8E4M3,
+    DType::F8E5M2,
+];
+
+#[test]
+fn types_that_are_only_moved_are_refused_wherever_values_count() {
+    for dtype in ONLY_MOVED {
+        let name = dtype.to_string();
+        let refused = |op: OpDesc| {
+            let reason = refusal(&op);
+            assert!(reason.contains(&name), "{}: {reason}", op.name());
+        };
+        let flat = dense(dtype, &[4]);
+        let picture = image(dtype, [1, 4, 8, 8], 4, 0).0;
+        for &other in DType::ALL.iter().filter(|&&other| other != dtype) {
+            refused(OpDesc::Copy {
+                src: flat,
+                dst: dense(other, &[4]),
+            });
+            refused(OpDesc::Copy {
+                src: dense(other, &[4]),
+                dst: flat,
+            });
+        }
+        refused(OpDesc::Fill {
+            dst: flat,
+            value: Scalar::new(1.0),
+        });
+        refused(OpDesc::Unary {
+            src: flat,
+            dst: flat,
+            activation: Activation::Relu,
+        });
+        refused(OpDesc::Binary {
+            lhs: flat,
+            rhs: flat,
+            dst: flat,
+            kind: BinaryKind::Add,
+        });
+        refused(OpDesc::Softmax {
+            src: flat,
+            dst: flat,
+            axis: 0,
+        });
+        refused(OpDesc::Pool2d(Pool2dDesc {
+            input: picture,
+            output: picture,
+            geometry: Geometry2d {
+                kernel: [1, 1],
+                stride: [1, 1],
+                dilation: [1, 1],
+                pad_begin: [0, 0],
+            },
+            kind: PoolKind::Max,
+        }));
+        type Spoil = fn(&mut Conv2dDesc, DType);
+        let spoils: [Spoil; 3] = [
+            |d, dtype| d.input.dtype = dtype,
+            |d, dtype| d.output.dtype = dtype,
+            |d, dtype| {
+                d.residual = Some(Operand { dtype, ..d.output });
+            },
+        ];
+        for spoil in spoils {
+            let mut desc = conv();
+            spoil(&mut desc, dtype);
+            refused(OpDesc::Conv2d(desc));
+        }
+    }
 }

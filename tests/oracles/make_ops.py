@@ -28,7 +28,7 @@ def node(op, inputs, outputs, **attributes):
     return helper.make_node(op, inputs.split() if isinstance(inputs, str) else inputs, outputs.split(), **attributes)
 
 
-def case(name, nodes, inputs, constants=None, outputs="y", opset=13):
+def case(name, nodes, inputs, constants=None, outputs="y", opset=13, ir_version=8):
     """`inputs` is an array (named x) or a dictionary of arrays."""
     nodes = nodes if isinstance(nodes, list) else [nodes]
     inputs = inputs if isinstance(inputs, dict) else {"x": inputs}
@@ -39,7 +39,7 @@ def case(name, nodes, inputs, constants=None, outputs="y", opset=13):
         [helper.make_tensor_value_info(o, TensorProto.FLOAT, None) for o in outputs.split()],
         [numpy_helper.from_array(v, k) for k, v in (constants or {}).items()],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir_version)
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
@@ -281,6 +281,19 @@ case(
         "minus": ints(-1),
     },
 )
+# Constants that are stored as, or cast to, floats of 8 bits.
+spread = (values(64) * np.exp2(np.linspace(-12, 14, 64))).astype(np.float32)
+for kind in ["FLOAT8E4M3FN", "FLOAT8E5M2"]:
+    code = getattr(TensorProto, kind)
+    for saturate in [0, 1]:
+        # Beyond the range that is not saturated lie only infinities and NaN, which no difference tells apart.
+        held = np.clip(spread, -400, 400) if saturate == 0 else spread
+        cast = [
+            node("Cast", "k", "c", to=code, saturate=saturate),
+            node("Cast", "c", "f", to=TensorProto.FLOAT),
+            node("Add", "x f", "y"),
+        ]
+        case(f"cast_{kind}_{saturate}".lower(), cast, np.zeros(64, np.float32), {"k": held}, opset=19, ir_version=9)
 filled = [node("ConstantOfShape", "s", "k", value=helper.make_tensor("v", TensorProto.FLOAT, [1], [0.5]))]
 case("constant_of_shape", [*filled, node("Mul", "x k", "y")], x4, {"s": ints(5, 1)})
 case("identity", [node("Identity", "x", "i"), node("Dropout", "i", "y")], x4)

@@ -13,8 +13,10 @@ use std::path::{Path, PathBuf};
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme};
 use sensorium::device::{DeviceConfig, DeviceLayer, Threads};
 use sensorium::pipeline::{
-    DeviceSettings, NodeKind, OnFull, Overrides, Pipeline, PipelineError, Rate, Topics, pipeline_schema,
+    DeviceSettings, NodeKind, OnFull, Overrides, Pipeline, PipelineError, Rate, Topics, WeightFormat,
+    pipeline_schema,
 };
+use sensorium::weights;
 
 const GOOD: &str = r#"pipeline: front
 device: { backend: cpu, threads: 2, queues: 2, arena_mib: 64 }
@@ -165,6 +167,32 @@ fn left_out_sections_take_their_documented_defaults() {
         defaults("/$defs/Channel/properties/on_full/default"),
         pipeline.edges[0].on_full.as_str()
     );
+}
+
+#[test]
+fn weights_are_stored_in_full_unless_the_file_names_another_format() {
+    let named = |format: &str| {
+        let text = GOOD.replace(
+            "    labels:",
+            &format!("    weight_format: {format}\n    labels:"),
+        );
+        let pipeline = parse(&text, &Overrides::default()).unwrap();
+        let model = &pipeline.models["nano"];
+        (model.weight_format, model.numbers())
+    };
+    let default = &parse(GOOD, &Overrides::default()).unwrap().models["nano"];
+    assert_eq!(
+        (default.weight_format, default.numbers().as_str()),
+        (WeightFormat::Fp32, "fp32")
+    );
+    assert_eq!(
+        named("bfp8"),
+        (WeightFormat::Bfp8, "fp32, weights bfp8".to_owned())
+    );
+    // The words here are the names of the formats themselves.
+    let formats = weights::WeightFormat::ALL.map(weights::WeightFormat::name);
+    let words = formats.map(|format| named(format).0.as_str());
+    assert_eq!(words, formats);
 }
 
 #[test]

@@ -25,6 +25,23 @@ const MISTAKES: &[(&str, &str, &[&str])] = &[
         &["p.yaml:5:11: `models.nano.type` cannot be `resnet` | expected `yolox` or `fastestdet`"],
     ),
     (
+        "preprocess: yolox_opencv",
+        "preprocess: yolox_opencv\n    weight_format: bfp9",
+        &["p.yaml:8:20: `models.nano.weight_format` cannot be `bfp9` | did you mean `bfp8`?"],
+    ),
+    (
+        "preprocess: yolox_opencv",
+        "preprocess: yolox_opencv\n    weight_format: int4",
+        &[
+            "p.yaml:8:20: `models.nano.weight_format` cannot be `int4` | expected `fp32`, `bf16`, `fp16`, `fp8_e4m3`, `fp8_e5m2`, `fp8_e3m4`, `bfp8` or `bfp4`",
+        ],
+    ),
+    (
+        "preprocess: yolox_opencv",
+        "preprocess: yolox_opencv\n    weights_format: bfp8",
+        &["p.yaml:8:5: unknown key `weights_format` in `models.nano` | did you mean `weight_format`?"],
+    ),
+    (
         "on_full: drop_oldest",
         "on_full: drop-oldest",
         &["p.yaml:29:59: `channels.edges.0.on_full` cannot be `drop-oldest` | did you mean `drop_oldest`?"],

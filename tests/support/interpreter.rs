@@ -237,7 +237,11 @@ impl Memory {
             panic!("convolution weights expected")
         };
         assert_eq!(planned.as_ref(), desc);
-        let weight: Vec<f32> = weight.iter().map(|&w| round(desc.input.dtype, w)).collect();
+        let weight: Vec<f32> = weight
+            .widen()
+            .iter()
+            .map(|&w| round(desc.input.dtype, w))
+            .collect();
         let ([n, cin, h, w], [_, cout, oh, ow]) = (dims(&desc.input), dims(&desc.output));
         let (g, per_group) = (desc.geometry, cin / desc.groups);
         let [kh, kw] = g.kernel;

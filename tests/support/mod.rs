@@ -54,3 +54,10 @@ pub fn run(command: &mut Command) -> Vec<u8> {
     );
     output.stdout
 }
+
+/// Little-endian fp32 values.
+pub fn floats(bytes: &[u8]) -> Vec<f32> {
+    let (values, rest) = bytes.as_chunks::<4>();
+    assert!(rest.is_empty(), "{} bytes are no whole fp32 values", bytes.len());
+    values.iter().map(|&b| f32::from_le_bytes(b)).collect()
+}

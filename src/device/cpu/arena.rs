@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use crate::device::DeviceError;
 
 /// Alignment of every buffer in bytes: one cache line, one AVX-512 register.
-pub(super) const ALIGNMENT: usize = 64;
+pub(in crate::device) const ALIGNMENT: usize = 64;
 
 /// Bytes of a page of memory.
 const PAGE: usize = 4096;
@@ -15,7 +15,7 @@ const PAGE: usize = 4096;
 /// A block of zeroed memory and the list of its free ranges. First fit from the lowest address, so a freed
 /// range is reused as early as possible, as accelerator allocators do: stale contents show up in tests.
 #[derive(Debug)]
-pub(super) struct Arena {
+pub(in crate::device) struct Arena {
     /// What was allocated, with `layout`.
     block: NonNull<u8>,
     layout: Layout,
@@ -31,7 +31,7 @@ unsafe impl Send for Arena {}
 
 impl Arena {
     /// An arena of at least `bytes` bytes. The operating system commits pages as they are touched.
-    pub(super) fn new(bytes: usize) -> Result<Self, DeviceError> {
+    pub(in crate::device) fn new(bytes: usize) -> Result<Self, DeviceError> {
         let impossible = || DeviceError::Config(format!("an arena of {bytes} bytes is not possible"));
         let size = bytes
             .checked_next_multiple_of(PAGE)
@@ -60,22 +60,22 @@ impl Arena {
     }
 
     /// Total bytes.
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::device) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Bytes in ranges that were handed out.
-    pub(super) fn used(&self) -> usize {
+    pub(in crate::device) fn used(&self) -> usize {
         self.bytes() - self.free.values().sum::<usize>()
     }
 
     /// Longest free range.
-    pub(super) fn largest_free(&self) -> usize {
+    pub(in crate::device) fn largest_free(&self) -> usize {
         self.free.values().copied().max().unwrap_or(0)
     }
 
     /// Reserves `bytes` (rounded up to the alignment) and returns the offset.
-    pub(super) fn alloc(&mut self, bytes: usize) -> Result<usize, DeviceError> {
+    pub(in crate::device) fn alloc(&mut self, bytes: usize) -> Result<usize, DeviceError> {
         let size = padded(bytes);
         let start = self
             .free
@@ -94,8 +94,28 @@ impl Arena {
         Ok(start)
     }
 
-    /// Returns a range that [`Arena::alloc`] handed out.
-    pub(super) fn free(&mut self, start: usize, bytes: usize) {
+    /// Reserves `bytes` (rounded up to the alignment) at `start`; `false` if any of them is in use.
+    pub(in crate::device) fn claim(&mut self, start: usize, bytes: usize) -> bool {
+        let end = start + padded(bytes);
+        let Some((&before, &length)) = self.free.range(..=start).next_back() else {
+            return false;
+        };
+        let free_end = before + length;
+        if end > free_end {
+            return false;
+        }
+        self.free.remove(&before);
+        if before < start {
+            self.free.insert(before, start - before);
+        }
+        if end < free_end {
+            self.free.insert(end, free_end - end);
+        }
+        true
+    }
+
+    /// Returns a range that [`Arena::alloc`] or [`Arena::claim`] handed out.
+    pub(in crate::device) fn free(&mut self, start: usize, bytes: usize) {
         let (mut start, mut length) = (start, padded(bytes));
         if let Some((&before, &before_length)) = self.free.range(..start).next_back()
             && before + before_length == start
@@ -111,7 +131,7 @@ impl Arena {
     }
 
     /// Host pointer of an offset that [`Arena::alloc`] handed out.
-    pub(super) fn ptr(&self, offset: usize) -> *mut u8 {
+    pub(in crate::device) fn ptr(&self, offset: usize) -> *mut u8 {
         debug_assert!(offset < self.bytes);
         // SAFETY: offsets come from `alloc` and lie inside the block.
         unsafe { self.base.as_ptr().add(offset) }
@@ -177,6 +197,18 @@ mod tests {
         for bytes in [0, usize::MAX, isize::MAX as usize] {
             assert!(Arena::new(bytes).is_err(), "{bytes}");
         }
+    }
+
+    #[test]
+    fn a_claim_takes_free_bytes_only_and_leaves_the_rest_free() {
+        let mut arena = Arena::new(4096).unwrap();
+        assert!(arena.claim(128, 100));
+        assert!(!arena.claim(64, 128) && !arena.claim(192, 1) && !arena.claim(4032, 65));
+        assert_eq!(arena.free, BTreeMap::from([(0, 128), (256, 3840)]));
+        assert!(arena.claim(0, 128) && arena.claim(256, 3840));
+        assert_eq!((arena.largest_free(), arena.claim(0, 0)), (0, false));
+        arena.free(128, 100);
+        assert_eq!(arena.alloc(1).unwrap(), 128);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::device::{
     BufferClass, BufferId, Cq, Device, DeviceCaps, DeviceError, DeviceHealth, DeviceMemory, EventId,
     HostSlot, MissPolicy, OpDesc, ProgramId, TraceId, UnsafeLive, WeightDesc,
 };
-use crate::tensor::TensorSpec;
+use crate::tensor::{Layout, TensorSpec};
 
 impl Device for CpuDevice {
     fn caps(&self) -> &DeviceCaps {
@@ -22,9 +22,15 @@ impl Device for CpuDevice {
 
     fn alloc(&mut self, spec: &TensorSpec, class: BufferClass) -> Result<BufferId, DeviceError> {
         self.usable()?;
-        if self.capture.is_some() && !may_change_in_capture(class) {
+        if self.capture.is_some() && !class.may_change_in_capture() {
             return Err(DeviceError::DuringCapture {
                 what: "allocating a persistent buffer",
+            });
+        }
+        if spec.layout != Layout::RowMajor {
+            return Err(DeviceError::UnsupportedLayout {
+                backend: self.caps.backend,
+                layout: spec.layout,
             });
         }
         let offset = self.arena.alloc(spec.bytes())?;
@@ -50,7 +56,7 @@ impl Device for CpuDevice {
             offset, bytes, class, ..
         } = *self.buffer(buffer)?;
         if let Some(capture) = &mut self.capture {
-            if !may_change_in_capture(class) {
+            if !class.may_change_in_capture() {
                 return Err(DeviceError::DuringCapture {
                     what: "freeing a persistent buffer",
                 });
@@ -410,9 +416,4 @@ impl Device for CpuDevice {
             self.arena.free(buffer.offset, buffer.bytes);
         }
     }
-}
-
-/// Whether buffers of a class may come and go while launches are recorded.
-const fn may_change_in_capture(class: BufferClass) -> bool {
-    matches!(class, BufferClass::Intermediate | BufferClass::Output)
 }

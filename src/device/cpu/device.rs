@@ -19,16 +19,27 @@ use crate::device::{
 use crate::tensor::DType;
 
 /// Address of the first byte of the arena. Not zero, so that an address is never mistaken for "none".
-pub(super) const ARENA_BASE: u64 = 0x1000_0000;
+pub(in crate::device) const ARENA_BASE: u64 = 0x1000_0000;
 
 /// Commands that a queue holds before the owner has to wait.
 const QUEUE_DEPTH: usize = 1024;
 
 /// How long the owner waits for room in a queue, and `prepare_weights` for running work.
-pub(super) const ENQUEUE_DEADLINE: Duration = Duration::from_secs(10);
+pub(in crate::device) const ENQUEUE_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Events of queue `q` carry `q` in the bits above this.
-pub(super) const EVENT_QUEUE_SHIFT: u32 = 56;
+pub(in crate::device) const EVENT_QUEUE_SHIFT: u32 = 56;
+
+/// Types that buffers may hold.
+pub(in crate::device) const DTYPES: &[DType] = &[
+    DType::U8,
+    DType::I8,
+    DType::I32,
+    DType::U32,
+    DType::F16,
+    DType::Bf16,
+    DType::F32,
+];
 
 /// How a [`CpuDevice`] is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -145,15 +156,7 @@ impl CpuDevice {
                 queue_depth: QUEUE_DEPTH,
                 capture: CaptureKind::Recorded,
                 device_side_wait: true,
-                dtypes: &[
-                    DType::U8,
-                    DType::I8,
-                    DType::I32,
-                    DType::U32,
-                    DType::F16,
-                    DType::Bf16,
-                    DType::F32,
-                ],
+                dtypes: DTYPES,
             },
             isa,
             shared,

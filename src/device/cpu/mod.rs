@@ -15,4 +15,9 @@ pub mod kernels;
 pub mod pool;
 mod queue;
 
+// What the simulator runs its commands with.
+pub(in crate::device) use arena::{ALIGNMENT, Arena};
+pub(in crate::device) use capture::{Capture, Trace};
+pub(in crate::device) use device::{ARENA_BASE, DTYPES, ENQUEUE_DEADLINE, EVENT_QUEUE_SHIFT};
 pub use device::{CpuConfig, CpuDevice};
+pub(in crate::device) use queue::{BoundLaunch, Command, execute};

@@ -16,21 +16,21 @@ use crate::device::{Cq, DeviceError};
 
 /// A kernel with its buffers bound.
 #[derive(Debug)]
-pub(super) struct BoundLaunch {
-    pub(super) kernel: Arc<dyn Kernel>,
-    pub(super) buffers: SmallVec<[BufferRef; 4]>,
+pub(in crate::device) struct BoundLaunch {
+    pub(in crate::device) kernel: Arc<dyn Kernel>,
+    pub(in crate::device) buffers: SmallVec<[BufferRef; 4]>,
 }
 
 impl BoundLaunch {
     /// What a recorded launch takes in the trace region: the launch itself and its buffers' addresses.
-    pub(super) fn trace_bytes(&self) -> usize {
+    pub(in crate::device) fn trace_bytes(&self) -> usize {
         size_of::<Self>() + self.buffers.len() * size_of::<BufferRef>()
     }
 }
 
 /// One entry of a queue.
 #[derive(Debug)]
-pub(super) enum Command {
+pub(in crate::device) enum Command {
     Upload {
         src: SlotLease,
         dst: BufferRef,
@@ -299,7 +299,8 @@ pub(super) fn run(shared: &Shared, queue: usize, mut pool: ComputePool) {
     }
 }
 
-fn execute(command: Command, pool: &mut ComputePool) {
+/// Does the work of one command; those that only order others have none.
+pub(in crate::device) fn execute(command: Command, pool: &mut ComputePool) {
     match command {
         Command::Upload { src, dst } => {
             // SAFETY: the owner checked that the slot holds `dst.bytes` bytes; the lease keeps the host from

@@ -9,7 +9,7 @@ use super::super::plan::{Slot, WeightPlan};
 use super::one_channel_step;
 use crate::device::{Conv2dDesc, OpDesc};
 use crate::tensor::Shape;
-use crate::weights::{BatchNorm, fold_bn_conv};
+use crate::weights::{BatchNorm, StoredWeights, fold_bn_conv};
 
 /// A convolution with its followers.
 pub(in crate::models) fn conv(lowerer: &mut Lowerer<'_>, group: &Group) -> Result<(), NodeError> {
@@ -58,6 +58,8 @@ pub(in crate::models) fn conv(lowerer: &mut Lowerer<'_>, group: &Group) -> Resul
         groups: infer::conv_groups(&context)?,
         activation: *activation,
     };
+    let row_len = weight.len() / channels.max(1);
+    let weight = StoredWeights::pack(lowerer.weight_format, &weight, row_len)?;
     let slot = Slot::Weight(lowerer.weights.len());
     lowerer.weights.push(WeightPlan::Conv2d {
         name: context.input(1)?.to_owned(),

@@ -77,7 +77,11 @@ pub(super) fn cast(
     output: &str,
 ) -> Result<(), NodeError> {
     if !movement::cast_to_float(context) {
-        return form("a cast to whole numbers");
+        let to = lowerer.facts.get(output).and_then(|fact| fact.element);
+        return match to.filter(|to| to.is_float()) {
+            Some(to) => form(format!("a cast to {to}")),
+            None => form("a cast to whole numbers"),
+        };
     }
     let located = lowerer.located(context.input(0)?)?;
     lowerer.set(output, located);

@@ -2,9 +2,11 @@
 
 use super::*;
 
-/// ISA code, name, bytes (0: none or below a byte), container number, torch ordinal, as published.
+/// ISA code, name, bytes (0: none or below a byte), container number, torch ordinal.
+type PublishedRow = (u8, &'static str, usize, Option<u8>, Option<u8>);
+
 #[rustfmt::skip]
-const PUBLISHED: &[(u8, &str, usize, Option<u8>, Option<u8>)] = &[
+const PUBLISHED: &[PublishedRow] = &[
     (0, "INVALID", 0, None, None), (1, "UINT64", 8, Some(11), None), (2, "INT8", 1, Some(12), Some(1)),
     (3, "UINT8", 1, Some(8), Some(0)), (4, "INT16", 2, Some(13), Some(2)), (5, "UINT16", 2, Some(9), None),
     (6, "BFLOAT16", 2, Some(7), Some(15)), (7, "FP16", 2, Some(4), Some(5)), (8, "INT32", 4, Some(14), Some(3)),
@@ -20,7 +22,7 @@ const PUBLISHED: &[(u8, &str, usize, Option<u8>, Option<u8>)] = &[
 /// Container numbers 1 to 15 as instruction-word codes, in order.
 const CONTAINER_TO_ISA: [u8; 15] = [13, 14, 15, 7, 10, 11, 6, 3, 5, 9, 1, 2, 4, 8, 12];
 
-fn published(code: u8) -> Option<&'static (u8, &'static str, usize, Option<u8>, Option<u8>)> {
+fn published(code: u8) -> Option<&'static PublishedRow> {
     PUBLISHED.iter().find(|row| row.0 == code)
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use half::{bf16, f16};
 
-use super::check::{ensure, invalid, required_bytes, same_shape, writes_each_place_once};
+use super::check::{invalid, required_bytes, same_shape, writes_each_place_once};
 use super::nest::{Nest, share};
 use super::{BufferRef, Kernel};
 use crate::device::cpu::pool::ComputePool;
@@ -163,6 +163,8 @@ pub(super) fn relocation(dtype: DType) -> RunFn {
     }
 }
 
+/// Between equal types a move; `None` where there is no conversion. The 8-bit floats, whose values depend on a
+/// policy that the device does not have, and the integers of 16 and of 64 bits are only moved.
 fn conversion(from: DType, to: DType) -> Option<RunFn> {
     fn to_target<D: Target>(from: DType) -> Option<RunFn> {
         Some(match from {
@@ -173,7 +175,13 @@ fn conversion(from: DType, to: DType) -> Option<RunFn> {
             DType::F16 => convert::<f16, D>,
             DType::Bf16 => convert::<bf16, D>,
             DType::F32 => convert::<f32, D>,
-            DType::I64 => return None,
+            DType::U16
+            | DType::I16
+            | DType::I64
+            | DType::U64
+            | DType::F8E3M4
+            | DType::F8E4M3
+            | DType::F8E5M2 => return None,
         })
     }
     match to {
@@ -185,7 +193,9 @@ fn conversion(from: DType, to: DType) -> Option<RunFn> {
         DType::F16 => to_target::<f16>(from),
         DType::Bf16 => to_target::<bf16>(from),
         DType::F32 => to_target::<f32>(from),
-        DType::I64 => None,
+        DType::U16 | DType::I16 | DType::I64 | DType::U64 | DType::F8E3M4 | DType::F8E4M3 | DType::F8E5M2 => {
+            None
+        }
     }
 }
 
@@ -260,22 +270,15 @@ pub(super) fn prepare_fill(dst: &Operand, value: f32) -> Result<Arc<dyn Kernel>,
     const OP: &str = "fill";
     let required = [required_bytes(OP, "destination", dst)?];
     writes_each_place_once(OP, "destination", dst)?;
-    ensure(dst.dtype != DType::I64, OP, || {
-        format!("no conversion from {} to {}", DType::F32, dst.dtype)
-    })?;
-    let mut bytes = [0; 8];
-    if let Some(convert) = conversion(DType::F32, dst.dtype) {
-        // SAFETY: one fp32 value is read, one value of at most eight bytes written (unaligned types are
-        // avoided by the aligned holder).
-        unsafe {
-            let mut holder = 0_u64;
-            convert((&raw const value).cast(), 1, (&raw mut holder).cast(), 1, 1);
-            bytes = holder.to_ne_bytes();
-        }
-    }
+    let convert = conversion(DType::F32, dst.dtype)
+        .ok_or_else(|| invalid(OP, format!("no conversion from {} to {}", DType::F32, dst.dtype)))?;
+    let mut holder = 0_u64;
+    // SAFETY: one fp32 value is read, one value of at most eight bytes written (unaligned types are avoided by
+    // the aligned holder).
+    unsafe { convert((&raw const value).cast(), 1, (&raw mut holder).cast(), 1, 1) };
     Ok(Arc::new(Fill {
         nest: Nest::new([&dst.view]),
-        value: bytes,
+        value: holder.to_ne_bytes(),
         dtype: dst.dtype,
         required,
     }))
