@@ -195,7 +195,9 @@ fn a_lost_device_wakes_the_host_and_the_other_queue() {
     check(1, || {
         let queues = Queues::start(2, 8);
         // Not `panic!`, which would print a message for every order.
-        queues.launch(1, Work(|| resume_unwind(Box::new("broken")))).unwrap();
+        queues
+            .launch(1, Work(|| resume_unwind(Box::new("broken"))))
+            .unwrap();
         let failed = queues.record(1, 1).unwrap();
         queues.wait(0, failed).unwrap();
         let after = queues.record(0, 1).unwrap();

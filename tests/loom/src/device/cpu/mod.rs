@@ -82,10 +82,7 @@ impl Queues {
     /// # Errors
     /// The queue stays full.
     pub fn wait(&self, queue: u8, (other, event): Event) -> Result<(), DeviceError> {
-        let command = Command::Wait {
-            queue: other,
-            event,
-        };
+        let command = Command::Wait { queue: other, event };
         self.shared.push(Cq(queue), command, FAR)
     }
 
