@@ -47,16 +47,22 @@ fn the_device_is_shown_as_a_run_would_open_it() {
         (0, &"cpu".into(), &"cpu".into(), &Value::Null)
     );
     assert_eq!(device["memory"]["bytes"], 32 << 20);
-    assert!(document["backends"].as_array().unwrap().contains(&"cpu".into()));
+    assert_eq!(document["backends"], serde_json::json!(["cpu", "sim"]));
 }
 
 #[test]
-fn the_cpu_device_passes_the_conformance_suite() {
+fn the_devices_of_this_program_pass_the_conformance_suite() {
+    for backend in ["cpu", "sim"] {
+        passes(backend);
+    }
+}
+
+fn passes(backend: &str) {
     let arguments = [
         "device",
         "check",
         "--backend",
-        "cpu",
+        backend,
         "--queues",
         "1",
         "--threads",
@@ -68,7 +74,7 @@ fn the_cpu_device_passes_the_conformance_suite() {
     ];
     let (code, out, err) = sensorium(&[], &arguments);
     assert_eq!(code, 0, "{out}\n{err}");
-    assert!(out.starts_with("cpu: "), "{out}");
+    assert!(out.starts_with(&format!("{backend}: ")), "{out}");
     assert!(
         out.contains("skipped: an event makes one queue wait for another: it has one command queue"),
         "{out}"

@@ -151,6 +151,15 @@ fn the_environment_changes_the_device_of_a_run_and_the_summary_says_what_was_use
         ),
         "{refused:?}"
     );
+    let mut command = lab.command(&["--jsonl", "none.jsonl"]);
+    let refused = outcome(command.env("SENSORIUM_DEVICE_BACKEND", "sim"));
+    assert!(
+        refused.code == Some(1)
+            && refused
+                .told
+                .contains("the sim device works only while it is called"),
+        "{refused:?}"
+    );
     assert!(!lab.path("none.jsonl").exists());
 }
 

@@ -316,6 +316,7 @@ mod tests {
         backends.register(Backend {
             name: "careless",
             about: "A CPU device that replays whatever the replay may destroy.",
+            runs_alone: true,
             open: |config| {
                 let config = CpuConfig {
                     track_allocations: false,

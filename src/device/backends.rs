@@ -6,7 +6,9 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::config::nearest;
-use super::{CaptureKind, CpuConfig, CpuDevice, Device, DeviceConfig, DeviceError, DeviceHealth};
+use super::{
+    CaptureKind, CpuConfig, CpuDevice, Device, DeviceConfig, DeviceError, DeviceHealth, SimConfig, SimDevice,
+};
 
 /// Name of a backend, such as `cpu`. Those that exist come from [`Backends`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -36,6 +38,8 @@ pub struct Backend {
     pub name: &'static str,
     /// What it is, in a sentence.
     pub about: &'static str,
+    /// Whether work goes on without calls. A run sleeps until its device wakes it, so it needs such a one.
+    pub runs_alone: bool,
     /// Opens it. A backend takes from the configuration what it has a use for.
     pub open: fn(&DeviceConfig) -> Result<Box<dyn Device>, DeviceError>,
 }
@@ -50,11 +54,20 @@ impl Backend {
 
 /// The backends of this program. A new one is one line in [`Backends::builtin`]: configurations, pipeline
 /// files, the schema and the commands take the list from here.
-const BUILTIN: &[Backend] = &[Backend {
-    name: BackendKind::CPU.0,
-    about: "The CPU device.",
-    open: |config| Ok(Box::new(CpuDevice::open(&CpuConfig::from(config))?)),
-}];
+const BUILTIN: &[Backend] = &[
+    Backend {
+        name: BackendKind::CPU.0,
+        about: "The CPU device.",
+        runs_alone: true,
+        open: |config| Ok(Box::new(CpuDevice::open(&CpuConfig::from(config))?)),
+    },
+    Backend {
+        name: "sim",
+        about: "The CPU device's kernels in virtual time, in any order that events allow; finds races.",
+        runs_alone: false,
+        open: |config| Ok(Box::new(SimDevice::open(&SimConfig::from(config))?)),
+    },
+];
 
 /// Backends by name.
 #[derive(Debug, Clone)]
@@ -75,7 +88,11 @@ pub(super) fn expected(name: &str, known: &[&str]) -> String {
     let quoted: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
     let nearest = nearest(name, known.iter().copied());
     let meant = nearest.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
-    format!("{}{meant}", quoted.join(" or "))
+    let listed = match quoted.as_slice() {
+        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        one => one.concat(),
+    };
+    format!("{listed}{meant}")
 }
 
 /// Why there is no device.
@@ -85,6 +102,11 @@ pub enum OpenError {
     /// The configuration names a backend that the registry does not have.
     #[error(transparent)]
     Unknown(#[from] UnknownBackend),
+    /// A run was to use a device that works only while it is called.
+    #[error(
+        "the {0} device works only while it is called, and a run sleeps until its device wakes it: choose another `backend`"
+    )]
+    NotAlone(BackendKind),
     /// The backend refused.
     #[error("the {backend} device cannot be opened: {source}{}", open_advice(*.backend))]
     Refused {
@@ -196,6 +218,18 @@ impl Backends {
             name: name.to_owned(),
             known: self.iter().map(|backend| backend.name).collect(),
         })
+    }
+
+    /// Opens the device that `config` asks for, for a run that sleeps until the device wakes it.
+    ///
+    /// # Errors
+    /// As [`Backends::open`]; [`OpenError::NotAlone`].
+    pub fn open_for_run(&self, config: &DeviceConfig) -> Result<OpenedDevice, OpenError> {
+        if self.find(config.backend.0)?.runs_alone {
+            self.open(config)
+        } else {
+            Err(OpenError::NotAlone(config.backend))
+        }
     }
 
     /// Opens the device that `config` asks for; if that fails and the configuration allows it, the CPU device
@@ -333,6 +367,7 @@ mod tests {
         backends.register(Backend {
             name: "absent",
             about: "A device that this machine does not have.",
+            runs_alone: true,
             open: |_| Err(DeviceError::Config("no such card".into())),
         });
         backends
@@ -407,7 +442,7 @@ mod tests {
         let backends = with_absent();
         assert_eq!(
             backends.named("absnt").unwrap_err().to_string(),
-            "there is no backend `absnt`: expected `cpu` or `absent`; did you mean `absent`?"
+            "there is no backend `absnt`: expected `cpu`, `sim` or `absent`; did you mean `absent`?"
         );
         let stranger = config(backends.named("absent").unwrap());
         assert!(matches!(stranger.open(), Err(OpenError::Unknown(_))));
@@ -416,10 +451,24 @@ mod tests {
         again.register(Backend {
             name: "absent",
             about: "Now it is there.",
+            runs_alone: true,
             open: |config| Ok(Box::new(CpuDevice::open(&CpuConfig::from(config))?)),
         });
         assert_eq!(again.iter().count(), backends.iter().count());
         assert!(again.open(&stranger).is_ok());
+    }
+
+    #[test]
+    fn a_device_that_works_only_while_it_is_called_is_no_device_for_a_run() {
+        let backends = Backends::builtin();
+        let sim = config(backends.named("sim").unwrap());
+        assert_eq!(sim.open().unwrap().device.caps().backend, "sim");
+        assert_eq!(
+            backends.open_for_run(&sim).unwrap_err().to_string(),
+            "the sim device works only while it is called, and a run sleeps until its device wakes it: choose another \
+             `backend`"
+        );
+        assert!(backends.open_for_run(&config(BackendKind::CPU)).is_ok());
     }
 
     #[test]

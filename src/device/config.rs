@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use super::backends::{BackendKind, Backends, expected};
 use super::cpu::CpuConfig;
+use super::sim::SimConfig;
 
 /// What the names of the environment variables begin with.
 pub const ENVIRONMENT_PREFIX: &str = "SENSORIUM_DEVICE_";
@@ -312,6 +313,18 @@ impl From<&DeviceConfig> for CpuConfig {
             arena_bytes: config.arena_bytes,
             trace_region_bytes: config.trace_region_bytes,
             spin: config.spin,
+            ..Self::default()
+        }
+    }
+}
+
+impl From<&DeviceConfig> for SimConfig {
+    /// What one thread in virtual time has a use for.
+    fn from(config: &DeviceConfig) -> Self {
+        Self {
+            queues: config.queues,
+            arena_bytes: config.arena_bytes,
+            trace_region_bytes: config.trace_region_bytes,
             ..Self::default()
         }
     }

@@ -20,6 +20,7 @@ mod op;
 mod random;
 pub mod sim;
 mod slot;
+mod sync;
 
 pub use backends::{
     Backend, BackendKind, Backends, DeviceChoice, OpenError, OpenedDevice, UnknownBackend, describe,

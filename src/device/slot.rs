@@ -4,7 +4,9 @@ use std::cell::UnsafeCell;
 use std::collections::TryReserveError;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
+
+use super::sync::atomic::{AtomicU32, Ordering};
 
 /// A slot that the device has not given back yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

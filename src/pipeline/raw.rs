@@ -89,7 +89,7 @@ impl Default for RawDevice {
     }
 }
 
-/// The backends of this program, as the words of any other setting are described.
+/// The backends of this program that a run can use, as the words of any other setting are described.
 fn backends(_: &mut SchemaGenerator) -> Schema {
     let words: Vec<_> = Backends::builtin()
         .iter()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::error::RuntimeError;
 use super::owner::OpenDevice;
-use crate::device::DeviceConfig;
+use crate::device::{Backends, DeviceConfig};
 use crate::image::Preset;
 use crate::numeric::Fp8Format;
 use crate::perception::{
@@ -118,7 +118,9 @@ const fn weight_format(word: pipeline::WeightFormat) -> WeightFormat {
 pub(super) fn open_device(config: DeviceConfig, graphs: Vec<DetectorGraph>) -> OpenDevice {
     Box::new(move || {
         let failed = |error: &dyn std::fmt::Display| RuntimeError::Device(error.to_string());
-        let mut opened = config.open().map_err(|e| failed(&e))?;
+        let mut opened = Backends::builtin()
+            .open_for_run(&config)
+            .map_err(|e| failed(&e))?;
         let device = opened.device.as_mut();
         let options = match device.caps().queues {
             1 => TraceOptions {

@@ -19,6 +19,8 @@ pub(crate) enum Flaw {
     HidesTraceRegion,
     /// Bytes cannot be stored.
     RefusesBytes,
+    /// Layouts that it does not have are refused for want of memory.
+    FullOfTiles,
     /// Empty tensors cannot be stored.
     RefusesEmpty,
     /// Running out of memory costs memory.
@@ -214,7 +216,8 @@ impl Device for Broken {
                 self.inner.alloc(&small, class)?;
                 Err(error)
             }
-            (Flaw::ClosedIsFull, Err(DeviceError::Closed)) => Err(full),
+            (Flaw::ClosedIsFull, Err(DeviceError::Closed))
+            | (Flaw::FullOfTiles, Err(DeviceError::UnsupportedLayout { .. })) => Err(full),
             (Flaw::AllocatesInCapture, Err(DeviceError::DuringCapture { .. })) => {
                 self.inner.alloc(spec, BufferClass::Output)
             }

@@ -7,9 +7,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use broken::{Broken, Flaw};
-use sensorium::device::conformance::{CHECKS, Outcome, run_all};
+use sensorium::device::conformance::{CHECKS, Open, Outcome, run_all};
 use sensorium::device::cpu::kernels::Isa;
-use sensorium::device::{BinaryKind, BufferClass, CpuConfig, CpuDevice, Cq, Device, OpDesc, Operand};
+use sensorium::device::{
+    BinaryKind, BufferClass, CpuConfig, CpuDevice, Cq, Device, OpDesc, Operand, SimConfig, SimDevice,
+};
 use sensorium::tensor::{DType, TensorSpec, View};
 
 fn config(queues: u8, threads: usize, isa: Isa) -> CpuConfig {
@@ -23,14 +25,19 @@ fn config(queues: u8, threads: usize, isa: Isa) -> CpuConfig {
     }
 }
 
-/// Runs all checks on one configuration; skips are printed, failures are told together.
-fn conforms(config: &CpuConfig) {
+/// The CPU device in one configuration.
+fn cpu_conforms(config: &CpuConfig) {
     let isa = config.isa.unwrap();
-    if !isa.is_available() {
+    if isa.is_available() {
+        conforms(&mut || Ok(Box::new(CpuDevice::open(config)?)));
+    } else {
         println!("skipped: this processor has no {isa}");
-        return;
     }
-    let reports = run_all(&mut || Ok(Box::new(CpuDevice::open(config)?))).unwrap();
+}
+
+/// Runs all checks; skips are printed, failures are told together.
+fn conforms(open: &mut Open<'_>) {
+    let reports = run_all(open).unwrap();
     assert_eq!(reports.len(), CHECKS.len());
     let mut failures = Vec::new();
     for report in &reports {
@@ -49,7 +56,7 @@ macro_rules! configurations {
         $(
             #[test]
             fn $name() {
-                conforms(&config($queues, $threads, Isa::$isa));
+                cpu_conforms(&config($queues, $threads, Isa::$isa));
             }
         )+
     };
@@ -64,6 +71,22 @@ configurations! {
     two_queues_and_one_thread_with_avx512_kernels_conform: 2, 1, Avx512;
 }
 
+/// Every seed is another order of execution.
+#[test]
+fn the_simulated_device_conforms_under_any_order() {
+    for seed in 0..9 {
+        let queues = if seed == 0 { 1 } else { 2 };
+        let config = SimConfig {
+            queues,
+            seed,
+            arena_bytes: 8 << 20,
+            trace_region_bytes: 1 << 20,
+            ..SimConfig::default()
+        };
+        conforms(&mut || Ok(Box::new(SimDevice::open(&config)?)));
+    }
+}
+
 /// Each flaw, and the checks that have to notice it. Others may as well.
 const NOTICED: &[(Flaw, &[&str])] = &[
     (Flaw::OddAlignment, &["capabilities_hold_together"]),
@@ -75,6 +98,7 @@ const NOTICED: &[(Flaw, &[&str])] = &[
         ],
     ),
     (Flaw::RefusesBytes, &["every_type_of_the_list_can_be_stored"]),
+    (Flaw::FullOfTiles, &["a_layout_is_stored_or_refused_by_name"]),
     (Flaw::RefusesEmpty, &["zero_sized_tensors_work"]),
     (Flaw::LeaksWhenFull, &["out_of_memory_changes_nothing"]),
     (

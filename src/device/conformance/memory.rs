@@ -6,7 +6,7 @@ use super::replay::with_temporary;
 use super::subject::{A_WHILE, N, PERSISTENT, Random, Subject, add, floats, relu, values};
 use super::verdict::{Stop, ensure, equal, fail, refused, same_bits};
 use crate::device::{BinaryKind, BufferClass, BufferId, Cq, DeviceError, DeviceHealth, OpDesc};
-use crate::tensor::{DType, TensorSpec};
+use crate::tensor::{DType, Layout, TensorSpec};
 
 pub(super) fn capabilities_hold_together(open: &mut Open<'_>) -> Result<(), Stop> {
     let subject = Subject::open(open)?;
@@ -57,6 +57,33 @@ pub(super) fn every_type_of_the_list_can_be_stored(open: &mut Open<'_>) -> Resul
             )?;
             subject.device.free(buffer)?;
         }
+    }
+    Ok(())
+}
+
+pub(super) fn a_layout_is_stored_or_refused_by_name(open: &mut Open<'_>) -> Result<(), Stop> {
+    let mut subject = Subject::open(open)?;
+    for layout in [Layout::RowMajor, Layout::Tile] {
+        let spec = TensorSpec {
+            layout,
+            ..TensorSpec::new(&[33, 5], DType::F32).map_err(DeviceError::from)?
+        };
+        let before = subject.device.memory();
+        match subject.device.alloc(&spec, BufferClass::Weight) {
+            Ok(buffer) => {
+                let bytes = spec.bytes();
+                let slot = subject.device.host_slot(bytes)?;
+                subject.device.write(Cq::COMPUTE, buffer, 0, &slot, bytes)?;
+                subject.drain()?;
+                subject.device.free(buffer)?;
+            }
+            // Every device has to have one layout.
+            Err(DeviceError::UnsupportedLayout { layout: told, .. }) if layout != Layout::RowMajor => {
+                equal("the refused layout", &told, &layout)?;
+            }
+            Err(other) => return Err(fail(format!("a buffer in {layout} layout: {other}"))),
+        }
+        equal("memory after it", &subject.device.memory(), &before)?;
     }
     Ok(())
 }

@@ -117,6 +117,7 @@ pub const CHECKS: &[Check] = checks! {
     "capabilities":
     memory::capabilities_hold_together,
     memory::every_type_of_the_list_can_be_stored,
+    memory::a_layout_is_stored_or_refused_by_name,
     "queues run in order":
     queues::commands_of_one_queue_run_in_order,
     queues::draining_waits_for_every_queue,

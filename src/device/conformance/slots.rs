@@ -57,6 +57,7 @@ pub(super) fn the_host_cannot_see_half_a_download(open: &mut Open<'_>) -> Result
                 subject.device.poll_event(event)?;
             };
             same_bits("what the host saw of a download", &seen, &[f32::from(round); N])?;
+            subject.sync(event)?;
             subject.device.free(a)?;
         }
     }

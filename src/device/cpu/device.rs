@@ -11,7 +11,7 @@ use super::arena::{ALIGNMENT, Arena};
 use super::capture::{Capture, Trace};
 use super::kernels::{BufferRef, Isa, Kernel};
 use super::pool::ComputePool;
-use super::queue::{self, Command, RING_CAPACITY, Shared};
+use super::queue::{self, Command, Shared};
 use crate::device::{
     BufferClass, BufferId, CaptureKind, Cq, Device, DeviceCaps, DeviceError, EventId, HostSlot, MissPolicy,
     OpDesc, ProgramId, TraceId,
@@ -20,6 +20,9 @@ use crate::tensor::DType;
 
 /// Address of the first byte of the arena. Not zero, so that an address is never mistaken for "none".
 pub(in crate::device) const ARENA_BASE: u64 = 0x1000_0000;
+
+/// Commands that a queue holds before the owner has to wait.
+const QUEUE_DEPTH: usize = 1024;
 
 /// How long the owner waits for room in a queue, and `prepare_weights` for running work.
 pub(in crate::device) const ENQUEUE_DEADLINE: Duration = Duration::from_secs(10);
@@ -141,7 +144,7 @@ impl CpuDevice {
             )));
         }
         let arena = Arena::new(config.arena_bytes)?;
-        let shared = Arc::new(Shared::new(config.queues, config.spin));
+        let shared = Arc::new(Shared::new(config.queues, config.spin, QUEUE_DEPTH));
         let mut device = Self {
             caps: DeviceCaps {
                 backend: "cpu",
@@ -150,7 +153,7 @@ impl CpuDevice {
                 alignment: ALIGNMENT,
                 memory_bytes: arena.bytes(),
                 trace_region_bytes: config.trace_region_bytes,
-                queue_depth: RING_CAPACITY,
+                queue_depth: QUEUE_DEPTH,
                 capture: CaptureKind::Recorded,
                 device_side_wait: true,
                 dtypes: DTYPES,

@@ -2,8 +2,7 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
@@ -11,10 +10,9 @@ use smallvec::SmallVec;
 use super::kernels::{BufferRef, Kernel};
 use super::pool::ComputePool;
 use crate::device::slot::SlotLease;
+use crate::device::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use crate::device::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use crate::device::{Cq, DeviceError};
-
-/// Commands that a queue holds before the owner has to wait.
-pub(super) const RING_CAPACITY: usize = 1024;
 
 /// A kernel with its buffers bound.
 #[derive(Debug)]
@@ -69,6 +67,8 @@ pub(super) struct Shared {
     lost_reason: Mutex<Option<String>>,
     hook: Mutex<Option<Arc<dyn Fn() + Send + Sync>>>,
     spin: Duration,
+    /// Commands that a queue holds before the owner has to wait.
+    depth: usize,
 }
 
 struct Ring {
@@ -96,11 +96,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    pub(super) fn new(queues: u8, spin: Duration) -> Self {
+    pub(super) fn new(queues: u8, spin: Duration, depth: usize) -> Self {
         Self {
             queues: (0..queues)
                 .map(|_| Ring {
-                    commands: Mutex::new(VecDeque::with_capacity(RING_CAPACITY)),
+                    commands: Mutex::new(VecDeque::with_capacity(depth)),
                     not_empty: Condvar::new(),
                     not_full: Condvar::new(),
                     pending: AtomicUsize::new(0),
@@ -114,6 +114,7 @@ impl Shared {
             lost_reason: Mutex::new(None),
             hook: Mutex::new(None),
             spin,
+            depth,
         }
     }
 
@@ -122,12 +123,12 @@ impl Shared {
         let ring = &self.queues[cq.0 as usize];
         let start = Instant::now();
         let mut commands = lock(&ring.commands);
-        while commands.len() >= RING_CAPACITY {
+        while commands.len() >= self.depth {
             let left = deadline.saturating_sub(start.elapsed());
             if left.is_zero() {
                 return Err(DeviceError::QueueFull {
                     cq,
-                    depth: RING_CAPACITY,
+                    depth: self.depth,
                     waited: deadline,
                 });
             }
@@ -137,7 +138,7 @@ impl Shared {
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }
-        ring.pending.fetch_add(1, Ordering::SeqCst);
+        ring.pending.fetch_add(1, Ordering::Relaxed);
         commands.push_back(command);
         drop(commands);
         ring.not_empty.notify_one();
@@ -148,14 +149,14 @@ impl Shared {
     /// for without end.
     pub(super) fn push_stop(&self, cq: Cq) {
         let ring = &self.queues[cq.0 as usize];
-        ring.pending.fetch_add(1, Ordering::SeqCst);
+        ring.pending.fetch_add(1, Ordering::Relaxed);
         lock(&ring.commands).push_back(Command::Stop);
         ring.not_empty.notify_one();
     }
 
     /// Whether a queue has completed its event of this number.
     pub(super) fn event_done(&self, queue: usize, event: u64) -> bool {
-        self.queues[queue].events_done.load(Ordering::SeqCst) >= event
+        self.queues[queue].events_done.load(Ordering::Acquire) >= event
     }
 
     /// Waits until `done()`; `false` if the deadline passed first.
@@ -170,7 +171,10 @@ impl Shared {
             }
         }
         let mut guard = lock(&self.sleep);
-        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        self.sleepers.fetch_add(1, Ordering::Relaxed);
+        // Pairs with the fence in `wake_sleepers`: either this thread sees what it waits for, or the thread that
+        // brings it about sees a sleeper.
+        fence(Ordering::SeqCst);
         let outcome = loop {
             if done() {
                 break true;
@@ -189,7 +193,7 @@ impl Shared {
                 }
             };
         };
-        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        self.sleepers.fetch_sub(1, Ordering::Relaxed);
         outcome
     }
 
@@ -197,7 +201,7 @@ impl Shared {
     pub(super) fn idle(&self) -> bool {
         self.queues
             .iter()
-            .all(|ring| ring.pending.load(Ordering::SeqCst) == 0)
+            .all(|ring| ring.pending.load(Ordering::Acquire) == 0)
     }
 
     pub(super) fn set_hook(&self, hook: Arc<dyn Fn() + Send + Sync>) {
@@ -206,7 +210,7 @@ impl Shared {
 
     /// The reason why the device is lost, if it is.
     pub(super) fn lost_reason(&self) -> Option<String> {
-        if !self.lost.load(Ordering::SeqCst) {
+        if !self.lost.load(Ordering::Acquire) {
             return None;
         }
         lock(&self.lost_reason).clone()
@@ -214,12 +218,14 @@ impl Shared {
 
     fn lose(&self, reason: String) {
         lock(&self.lost_reason).get_or_insert(reason);
-        self.lost.store(true, Ordering::SeqCst);
+        self.lost.store(true, Ordering::Release);
         self.wake_sleepers();
     }
 
     fn wake_sleepers(&self) {
-        if self.sleepers.load(Ordering::SeqCst) > 0 {
+        // Pairs with the fence in `wait_until`.
+        fence(Ordering::SeqCst);
+        if self.sleepers.load(Ordering::Relaxed) > 0 {
             drop(lock(&self.sleep));
             self.wake.notify_all();
         }
@@ -228,9 +234,10 @@ impl Shared {
     /// The next command: spins for a bounded time, then sleeps.
     fn pop(&self, queue: usize) -> Command {
         let ring = &self.queues[queue];
-        if ring.pending.load(Ordering::SeqCst) == 0 {
+        // Only worth a spin; the lock below decides.
+        if ring.pending.load(Ordering::Relaxed) == 0 {
             let spin_end = Instant::now() + self.spin;
-            while ring.pending.load(Ordering::SeqCst) == 0 && Instant::now() < spin_end {
+            while ring.pending.load(Ordering::Relaxed) == 0 && Instant::now() < spin_end {
                 for _ in 0..32 {
                     std::hint::spin_loop();
                 }
@@ -257,16 +264,18 @@ pub(super) fn run(shared: &Shared, queue: usize, mut pool: ComputePool) {
         let command = shared.pop(queue);
         let stop = matches!(command, Command::Stop);
         // A lost device does no more work, but events still complete so that nobody waits for ever.
-        let work = !shared.lost.load(Ordering::SeqCst);
+        let work = !shared.lost.load(Ordering::Acquire);
         match command {
             Command::Record(event) => {
                 let ring = &shared.queues[queue];
-                ring.events_done.store(event, Ordering::SeqCst);
-                ring.pending.fetch_sub(1, Ordering::SeqCst);
+                ring.events_done.store(event, Ordering::Release);
+                ring.pending.fetch_sub(1, Ordering::Release);
                 shared.wake_sleepers();
                 let hook = lock(&shared.hook).clone();
-                if let Some(hook) = hook {
-                    hook();
+                if let Some(hook) = hook
+                    && let Err(panic) = catch_unwind(AssertUnwindSafe(|| hook()))
+                {
+                    shared.lose(format!("the completion hook panicked: {}", panic_text(&*panic)));
                 }
                 continue;
             }
@@ -282,7 +291,7 @@ pub(super) fn run(shared: &Shared, queue: usize, mut pool: ComputePool) {
             }
             command => drop(command),
         }
-        shared.queues[queue].pending.fetch_sub(1, Ordering::SeqCst);
+        shared.queues[queue].pending.fetch_sub(1, Ordering::Release);
         shared.wake_sleepers();
         if stop {
             return;

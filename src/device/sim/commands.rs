@@ -65,7 +65,10 @@ impl Device for SimDevice {
 
     fn host_slot(&mut self, bytes: usize) -> Result<HostSlot, DeviceError> {
         self.usable()?;
-        Ok(HostSlot::new(bytes))
+        HostSlot::try_new(bytes).map_err(|_| DeviceError::OutOfMemory {
+            requested: bytes,
+            largest_free: 0,
+        })
     }
 
     fn write(
@@ -300,7 +303,9 @@ impl Device for SimDevice {
     }
 
     fn abort_capture(&mut self) -> Result<(), DeviceError> {
-        let capture = self.capture.take().ok_or(DeviceError::NotCapturing)?;
+        let Some(capture) = self.capture.take() else {
+            return Err(self.missing(DeviceError::NotCapturing));
+        };
         for id in capture.base.allocated {
             self.free(id)?;
         }
@@ -370,11 +375,10 @@ impl Device for SimDevice {
     }
 
     fn acknowledge(&mut self, buffer: BufferId) -> Result<(), DeviceError> {
-        let entry = self
-            .buffers
-            .get_mut(&buffer.0)
-            .ok_or(DeviceError::UnknownBuffer(buffer))?;
-        entry.acknowledged = true;
+        self.buffer(buffer)?;
+        if let Some(entry) = self.buffers.get_mut(&buffer.0) {
+            entry.acknowledged = true;
+        }
         Ok(())
     }
 
@@ -421,7 +425,9 @@ impl Device for SimDevice {
         self.traces.clear();
         self.programs.clear();
         self.program_of.clear();
-        self.buffers.clear();
+        for (_, buffer) in self.buffers.drain() {
+            self.memory.free(buffer.offset, buffer.bytes);
+        }
     }
 }
 

@@ -260,12 +260,19 @@ impl SimDevice {
         }
     }
 
+    /// The answer to a call that names something which is not there: on a closed device nothing is.
+    pub(super) fn missing(&self, unknown: DeviceError) -> DeviceError {
+        if self.closed { DeviceError::Closed } else { unknown }
+    }
+
     pub(super) fn buffer(&self, id: BufferId) -> Result<&Buffer, DeviceError> {
-        self.buffers.get(&id.0).ok_or(DeviceError::UnknownBuffer(id))
+        let unknown = || self.missing(DeviceError::UnknownBuffer(id));
+        self.buffers.get(&id.0).ok_or_else(unknown)
     }
 
     pub(super) fn trace(&self, id: TraceId) -> Result<&SimTrace, DeviceError> {
-        self.traces.get(&id.0).ok_or(DeviceError::UnknownTrace(id))
+        let unknown = || self.missing(DeviceError::UnknownTrace(id));
+        self.traces.get(&id.0).ok_or_else(unknown)
     }
 
     /// Some bytes of a buffer, and the access to them.
