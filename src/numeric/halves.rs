@@ -3,8 +3,8 @@
 use half::{bf16, f16};
 
 use super::isa::Isa;
+use super::length::LengthError;
 use super::simd_halves;
-use super::slices::LengthError;
 
 /// Value of a bfloat16 (1 sign, 8 exponent, 7 fraction bits). Exact.
 #[must_use]

@@ -45,7 +45,7 @@ conversions! {
 mod avx512 {
     use std::arch::x86_64::*;
 
-    use crate::numeric::slices::in_chunks;
+    use crate::numeric::simd_chunks::in_chunks;
 
     /// Rounds to nearest even; a NaN keeps its upper bits, made quiet.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
@@ -109,7 +109,7 @@ mod avx512 {
 mod avx2 {
     use std::arch::x86_64::*;
 
-    use crate::numeric::slices::in_chunks;
+    use crate::numeric::simd_chunks::in_chunks;
 
     /// bfloat16 bits in the low half of each lane: nearest, ties to even; a NaN keeps its upper bits, made
     /// quiet.

@@ -6,7 +6,7 @@ use super::format::{Fp8Fields, Fp8Format};
 use super::policy::Fp8Policy;
 use super::simd;
 use crate::numeric::isa::Isa;
-use crate::numeric::slices::LengthError;
+use crate::numeric::length::LengthError;
 
 /// Bits of f32's infinity; larger magnitudes are NaN.
 pub(super) const F32_INFINITY: u32 = 0x7f80_0000;

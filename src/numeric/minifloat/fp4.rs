@@ -3,7 +3,7 @@
 use super::codec::Plan;
 use super::simd;
 use crate::numeric::isa::Isa;
-use crate::numeric::slices::LengthError;
+use crate::numeric::length::LengthError;
 
 /// Values of all codes.
 pub(super) static VALUES: [f32; 16] = {

@@ -4,7 +4,7 @@
 use super::codec::Plan;
 use super::fp4;
 use crate::numeric::isa::Isa;
-use crate::numeric::slices::in_chunks;
+use crate::numeric::simd_chunks::in_chunks;
 
 /// Runs a function on the vectors of `$isa` if the processor has them, else on one lane.
 macro_rules! dispatch {

@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use super::codec::{F32_INFINITY, Plan};
 use super::fp4;
-use crate::numeric::slices::in_chunks;
+use crate::numeric::simd_chunks::in_chunks;
 
 /// A [`Plan`] spread over the lanes, for encoding.
 struct Encoder {
