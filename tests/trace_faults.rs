@@ -130,7 +130,7 @@ fn faulty(queues: u8, faults: Vec<Fault>) -> SimDevice {
     .unwrap()
 }
 
-// Row 1: what is allocated after a capture is corrupted by a replay.
+// Reported: what is allocated after a capture is corrupted by a replay.
 #[test]
 fn memory_allocated_after_the_capture_is_refused_before_a_replay_can_destroy_it() {
     for options in modes() {
@@ -167,7 +167,7 @@ fn memory_allocated_after_the_capture_is_refused_before_a_replay_can_destroy_it(
     assert_ne!(floats(slot.bytes().unwrap()), [5.0; N]);
 }
 
-// Row 2: late corruption after the first use of an operation.
+// Reported: late corruption after the first use of an operation.
 #[test]
 fn a_program_compiled_after_the_capture_is_refused_by_name() {
     let mut device = simulator(2, 1);
@@ -194,7 +194,7 @@ fn a_program_compiled_after_the_capture_is_refused_by_name() {
     );
 }
 
-// Row 3: trace A destroys trace B.
+// Reported: trace A destroys trace B.
 #[test]
 fn a_second_trace_leaves_the_first_one_intact() {
     for options in modes() {
@@ -228,7 +228,7 @@ fn a_second_trace_leaves_the_first_one_intact() {
     }
 }
 
-// Row 4: synchronising, recording an event or reading in a capture.
+// Reported: synchronising, recording an event or reading in a capture.
 #[test]
 fn what_a_capture_cannot_contain_is_refused_and_the_capture_goes_on() {
     let mut device = simulator(2, 1);
@@ -273,7 +273,7 @@ fn what_a_capture_cannot_contain_is_refused_and_the_capture_goes_on() {
     }
 }
 
-// Row 5: a failed capture is never ended.
+// Reported: a failed capture is never ended.
 #[test]
 fn a_capture_that_fails_in_any_way_leaves_no_device_stuck_capturing() {
     type Failing = fn() -> Result<(), WorkError>;
@@ -307,7 +307,7 @@ fn a_capture_that_fails_in_any_way_leaves_no_device_stuck_capturing() {
     }
 }
 
-// Row 6: success is reported, with stale outputs.
+// Reported: success is reported, with stale outputs.
 #[test]
 fn a_refused_enqueue_is_an_error_and_never_an_old_result() {
     for options in modes() {
@@ -342,7 +342,7 @@ fn a_refused_enqueue_is_an_error_and_never_an_old_result() {
     }
 }
 
-// Row 7: a temporal state is wrong from the first frame on.
+// Reported: a temporal state is wrong from the first frame on.
 #[test]
 fn warm_up_runs_advance_no_state() {
     for options in modes() {
@@ -364,7 +364,7 @@ fn warm_up_runs_advance_no_state() {
     }
 }
 
-// Row 8: buffers are replaced behind the back of a trace.
+// Reported: buffers are replaced behind the back of a trace.
 #[test]
 fn a_buffer_that_was_replaced_is_noticed_before_the_replay() {
     let mut device = simulator(2, 1);
@@ -393,7 +393,7 @@ fn a_buffer_that_was_replaced_is_noticed_before_the_replay() {
     }
 }
 
-// Row 9: wrong only after a run of another shape: a recycled host buffer is read.
+// Reported: wrong only after a run of another shape: a recycled host buffer is read.
 #[test]
 fn a_host_slot_cannot_be_used_again_before_its_upload_is_done() {
     for options in modes() {
@@ -421,7 +421,7 @@ fn a_host_slot_cannot_be_used_again_before_its_upload_is_done() {
     }
 }
 
-// Row 10: an allocation in the capture makes the graph useless.
+// Reported: an allocation in the capture makes the graph useless.
 #[test]
 fn a_persistent_buffer_asked_for_in_a_capture_is_refused_by_name() {
     for class in [BufferClass::Input, BufferClass::State, BufferClass::Bank] {
@@ -443,7 +443,7 @@ fn a_persistent_buffer_asked_for_in_a_capture_is_refused_by_name() {
     }
 }
 
-// Row 11: faults only when eager operations come between replays.
+// Reported: faults only when eager operations come between replays.
 #[test]
 fn eager_work_between_replays_disturbs_neither() {
     for options in modes() {
@@ -498,7 +498,7 @@ fn stream_blindly(device: &mut SimDevice, bench: &mut Bench) {
     }
 }
 
-// Row 12: a capture depends on uncaptured work of another queue.
+// Reported: a capture depends on uncaptured work of another queue.
 #[test]
 fn an_input_without_a_staging_copy_is_not_overwritten_while_a_replay_reads_it() {
     let options = TraceOptions {
@@ -546,7 +546,7 @@ fn a_capture_takes_no_launch_of_another_queue() {
     assert_eq!(bench.call(&mut device, 1, |_| 1.0).unwrap(), [9.0; N]);
 }
 
-// Row 13: the trace region is too small.
+// Reported: the trace region is too small.
 #[test]
 fn a_trace_region_that_is_too_small_is_told_with_its_numbers() {
     let mut device = SimDevice::open(&SimConfig {
