@@ -75,7 +75,10 @@ fn read(device: &mut dyn Device, cq: Cq, src: BufferId) -> Vec<f32> {
 }
 
 /// `b = max(a, 0)` as a trace.
-fn captured(device: &mut dyn Device, [a, b]: [BufferId; 2]) -> Result<sensorium::device::TraceId, DeviceError> {
+fn captured(
+    device: &mut dyn Device,
+    [a, b]: [BufferId; 2],
+) -> Result<sensorium::device::TraceId, DeviceError> {
     let program = device.compile(&relu()).unwrap();
     device.begin_capture(Cq::COMPUTE).unwrap();
     let between = device.alloc(&spec(), BufferClass::Intermediate).unwrap();
@@ -107,7 +110,10 @@ fn a_refused_call_enqueues_nothing_and_the_next_one_works() {
         (FaultCall::Write, |device, [a, _]| {
             let slot = slot_of(1.0);
             let outcome = device.write(Cq::COMPUTE, a, 0, &slot, N * 4);
-            assert!(outcome.is_ok() || !slot.is_busy(), "a refused write keeps no slot");
+            assert!(
+                outcome.is_ok() || !slot.is_busy(),
+                "a refused write keeps no slot"
+            );
             outcome
         }),
         (FaultCall::Read, |device, [a, _]| {
@@ -138,9 +144,10 @@ fn a_refused_call_enqueues_nothing_and_the_next_one_works() {
         (FaultCall::Any, |device, [a, b]| device.copy(Cq::COMPUTE, a, b)),
     ];
     for (call, make) in calls {
-        let mut device = faulty(2, &[
-            Fault::new(FaultAt::Nth(2), FaultKind::Refuse(call)).on(Cq::COMPUTE)
-        ]);
+        let mut device = faulty(
+            2,
+            &[Fault::new(FaultAt::Nth(2), FaultKind::Refuse(call)).on(Cq::COMPUTE)],
+        );
         let buffers = [
             buffer(&mut device, BufferClass::Input),
             buffer(&mut device, BufferClass::Output),
@@ -191,7 +198,11 @@ fn a_queue_that_waits_for_a_lost_event_stands_still_and_the_other_goes_on() {
         Err(DeviceError::Timeout { .. })
     ));
     assert_eq!(read(&mut device, Cq::IO, a), [1.0; N]);
-    assert_ne!(read(&mut device, Cq::IO, b), [7.0; N], "what stands behind the wait never runs");
+    assert_ne!(
+        read(&mut device, Cq::IO, b),
+        [7.0; N],
+        "what stands behind the wait never runs"
+    );
 
     // Whoever waits for something behind it stands as well.
     device.wait_event(Cq::IO, behind).unwrap();
@@ -199,7 +210,10 @@ fn a_queue_that_waits_for_a_lost_event_stands_still_and_the_other_goes_on() {
     assert_eq!(device.poll_event(next), Ok(false));
     assert_eq!(device.health(), DeviceHealth::Healthy);
     device.close();
-    assert!(!upload.is_busy() && !download.is_busy(), "a closed device lends nothing");
+    assert!(
+        !upload.is_busy() && !download.is_busy(),
+        "a closed device lends nothing"
+    );
 }
 
 #[test]
@@ -225,9 +239,10 @@ fn a_queue_that_stands_fills_up_and_still_refuses_what_makes_no_sense() {
 
 /// A device whose first event on the I/O queue never completes, so that a queue can be made to stand.
 fn with_a_lost_event() -> Box<dyn Device> {
-    Box::new(faulty(2, &[
-        Fault::new(FaultAt::Nth(1), FaultKind::LoseEvent).on(Cq::IO)
-    ]))
+    Box::new(faulty(
+        2,
+        &[Fault::new(FaultAt::Nth(1), FaultKind::LoseEvent).on(Cq::IO)],
+    ))
 }
 
 #[test]
@@ -280,9 +295,10 @@ fn an_ignored_wait_holds_nothing_up() {
 #[test]
 fn a_slow_command_is_over_when_its_call_returns() {
     const LARGE: usize = 16 << 20;
-    let mut device = faulty(2, &[
-        Fault::new(FaultAt::From(1), FaultKind::Slow { factor: 2 }).on(Cq::IO)
-    ]);
+    let mut device = faulty(
+        2,
+        &[Fault::new(FaultAt::From(1), FaultKind::Slow { factor: 2 }).on(Cq::IO)],
+    );
     let large = TensorSpec::new(&[LARGE], DType::U8).unwrap();
     let target = device.alloc(&large, BufferClass::Input).unwrap();
     for _ in 0..3 {
@@ -303,7 +319,10 @@ fn a_capture_that_does_not_fit_is_given_up_and_the_next_one_works() {
     let Err(DeviceError::TraceRegionFull { needed, free, region }) = captured(&mut device, buffers) else {
         panic!("the capture fits");
     };
-    assert!(free < needed && free > 0 && region == 1 << 20, "{needed} {free} {region}");
+    assert!(
+        free < needed && free > 0 && region == 1 << 20,
+        "{needed} {free} {region}"
+    );
     assert_eq!(device.memory(), before);
     let trace = captured(&mut device, buffers).unwrap();
     assert_eq!(device.memory().trace_bytes, needed);
@@ -315,10 +334,13 @@ fn a_capture_that_does_not_fit_is_given_up_and_the_next_one_works() {
 
 #[test]
 fn a_lost_device_answers_lost_until_it_is_closed() {
-    let mut device = faulty(2, &[
-        Fault::new(FaultAt::Nth(2), FaultKind::LoseDevice(FaultCall::Write)),
-        Fault::new(FaultAt::Nth(1), FaultKind::LoseEvent).on(Cq::IO),
-    ]);
+    let mut device = faulty(
+        2,
+        &[
+            Fault::new(FaultAt::Nth(2), FaultKind::LoseDevice(FaultCall::Write)),
+            Fault::new(FaultAt::Nth(1), FaultKind::LoseEvent).on(Cq::IO),
+        ],
+    );
     let a = buffer(&mut device, BufferClass::Input);
     let event = device.record_event(Cq::IO).unwrap();
     device.wait_event(Cq::COMPUTE, event).unwrap();

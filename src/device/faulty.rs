@@ -255,7 +255,9 @@ impl Device for FaultDevice {
             self.inner.address(dst)?;
             return self.hold(cq, Some(src.lend_source()?));
         }
-        self.slowly(cq, hits.slow, |device| device.write(cq, dst, dst_offset, src, len))
+        self.slowly(cq, hits.slow, |device| {
+            device.write(cq, dst, dst_offset, src, len)
+        })
     }
 
     fn read(
@@ -410,7 +412,11 @@ impl Device for FaultDevice {
         let Some(fitting) = fitting.filter(|&fitting| fitting < capture.launches) else {
             return Ok(trace);
         };
-        let needed = self.inner.memory().trace_bytes.saturating_sub(capture.trace_bytes);
+        let needed = self
+            .inner
+            .memory()
+            .trace_bytes
+            .saturating_sub(capture.trace_bytes);
         self.inner.release_trace(trace)?;
         for buffer in capture.allocated {
             self.inner.free(buffer)?;
