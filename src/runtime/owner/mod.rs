@@ -1,6 +1,12 @@
 //! The device owner: the only one that touches the device.
+//!
+//! - `flights`: frames on the device, from upload to read
+//! - `recovery`: what becomes of them when the device is lost, and how it is opened again
 
-use std::collections::VecDeque;
+mod flights;
+mod recovery;
+
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,16 +16,17 @@ use kameo::mailbox::{MailboxReceiver, Signal};
 use kameo::message::{Context, Message as Handler};
 use tokio::sync::{Notify, oneshot};
 
+use self::flights::Flight;
+use self::recovery::{Outage, Recovery, close_in_time};
 use super::RuntimeError;
 use super::channel::{Receiver, Sender};
-use super::frame::{FrameMeta, Inferred, Message, Prepared, Sample};
+use super::frame::{Inferred, Prepared, Sample};
 use super::shutdown::Shutdown;
 use super::slots::{PooledSlot, SlotPool};
-use crate::device::{Device, DeviceChoice, DeviceHealth, EventId, OpenedDevice};
-use crate::image::BackMap;
+use crate::device::{Device, DeviceChoice, OpenedDevice};
 use crate::perception::DetectorTrace;
-use crate::telemetry::{DropReason, Ledger, MonotonicClock, Stage};
-use crate::trace::{Pending, TraceError};
+use crate::pipeline::RestartSettings;
+use crate::telemetry::{DropReason, Ledger, MonotonicClock, StreamId};
 
 /// Frames between upload and read at a time: one replays while the next one uploads.
 pub(crate) const FRAMES_UNDER_WAY: usize = 2;
@@ -27,12 +34,22 @@ pub(crate) const FRAMES_UNDER_WAY: usize = 2;
 /// Name in accounts, logs and errors.
 const NAME: &str = "device";
 
-/// Longest time a frame may spend on the device before the device counts as hung.
-const FRAME_DEADLINE: Duration = Duration::from_secs(30);
+/// How often slots are looked at that a refused frame left with the device: no event tells when they are free.
+const SLOT_POLL: Duration = Duration::from_millis(1);
 
-/// Opens the device and builds the traces of all detectors, on the owner's thread.
+/// Opens the device and builds the traces of all detectors, on the owner's thread. Called again when the device
+/// was lost.
 pub(crate) type OpenDevice =
-    Box<dyn FnOnce() -> Result<(OpenedDevice, Vec<DetectorTrace>), RuntimeError> + Send>;
+    Box<dyn FnMut() -> Result<(OpenedDevice, Vec<DetectorTrace>), OpenFailure> + Send>;
+
+/// Why there is no device that is ready for frames.
+#[derive(Debug)]
+pub(crate) struct OpenFailure {
+    /// What went wrong.
+    pub reason: String,
+    /// The device was there and was lost on the way; everything else would go wrong again.
+    pub lost: bool,
+}
 
 /// What the owner needs to start.
 pub(crate) struct OwnerArgs {
@@ -46,6 +63,10 @@ pub(crate) struct OwnerArgs {
     pub ready: oneshot::Sender<Result<OwnerReady, RuntimeError>>,
     /// Input slots of each detector.
     pub input_slots: usize,
+    /// Longest time that a frame may spend on the device before the device counts as hung.
+    pub frame_deadline: Duration,
+    /// How often a lost device is opened again.
+    pub restart: RestartSettings,
     /// Accounts.
     pub ledger: Arc<Ledger>,
     /// Clock of the run.
@@ -65,48 +86,53 @@ pub(crate) struct OwnerReady {
     pub device_details: serde_json::Value,
 }
 
-/// One detector on the device.
+/// Where one detector's results go. It outlives the device, and so do its slots: they are plain host memory.
 #[derive(Debug)]
 struct Lane {
-    trace: DetectorTrace,
     results: Sender<Sample<Inferred>>,
     output_slots: SlotPool,
 }
 
-/// A frame on the device.
-#[derive(Debug)]
-struct Flight {
-    lane: usize,
-    meta: FrameMeta,
-    message: Arc<Message>,
-    placement: BackMap,
-    /// Held until the upload is done.
-    input: Option<PooledSlot>,
-    uploaded_ns: u64,
-    output: PooledSlot,
-    uploaded: EventId,
-    pending: Pending,
-    /// Set once the read is enqueued.
-    read: Option<EventId>,
-    submitted: Instant,
+/// An open device with the traces of all detectors.
+struct Bench {
+    device: Box<dyn Device>,
+    choice: DeviceChoice,
+    /// One a lane.
+    traces: Vec<DetectorTrace>,
+    /// Frames under way at a time: on one queue nothing overlaps.
+    depth: usize,
+}
+
+/// Whether there is a device.
+enum State {
+    /// It is open.
+    Up(Bench),
+    /// It was lost and will be opened again.
+    Down(Outage),
+    /// There will be none any more: frames that still come are dropped.
+    Gone,
 }
 
 /// The actor. Runs on a thread of its own and never waits while work is ready: uploads, replays and reads
 /// complete by events, and an event's completion wakes it.
 pub(crate) struct DeviceOwner {
-    device: Box<dyn Device>,
-    choice: DeviceChoice,
+    open: OpenDevice,
+    state: State,
+    recovery: Recovery,
     lanes: Vec<Lane>,
     input: Receiver<Sample<Prepared>>,
-    /// Taken from the channel, but its detector has no output slot free yet.
+    /// Taken from the channel, but its detector has no output slot free yet, or there is no device.
     held: Option<Sample<Prepared>>,
     flights: VecDeque<Flight>,
+    /// Slots of frames that ended on the way. They go back to their pools once the device has let go of them.
+    returning: Vec<PooledSlot>,
+    /// Streams that had a result from the device as it is open now.
+    known: HashSet<StreamId>,
     /// End of the last replay; the next one started no earlier.
     last_replay_ns: u64,
-    /// Frames under way at a time: on one queue nothing overlaps.
-    depth: usize,
     exhausted: bool,
     completed: Arc<Notify>,
+    frame_deadline: Duration,
     ledger: Arc<Ledger>,
     clock: MonotonicClock,
     shutdown: Shutdown,
@@ -121,23 +147,13 @@ impl kameo::Actor for DeviceOwner {
     type Error = RuntimeError;
 
     async fn on_start(args: OwnerArgs, _: ActorRef<Self>) -> Result<Self, RuntimeError> {
-        let OwnerArgs {
-            open,
-            input,
-            outputs,
-            ready,
-            input_slots,
-            ledger,
-            clock,
-            shutdown,
-        } = args;
-        match Self::open(open, input, outputs, input_slots, ledger, clock, shutdown) {
-            Ok((owner, told)) => {
+        match Self::start(args).await {
+            Ok((owner, ready, told)) => {
                 // Nobody listens only if the run was given up meanwhile.
                 let _ = ready.send(Ok(told));
                 Ok(owner)
             }
-            Err(error) => {
+            Err((error, ready)) => {
                 let told = RuntimeError::Device(error.to_string());
                 let _ = ready.send(Err(error));
                 Err(told)
@@ -155,33 +171,54 @@ impl kameo::Actor for DeviceOwner {
             if self.exhausted && self.flights.is_empty() && self.held.is_none() {
                 return Ok(Some(Signal::Stop));
             }
-            let room = self.flights.len() < self.depth;
-            let slots = self
-                .held
-                .as_ref()
-                .map(|held| self.lanes[held.payload.detector].output_slots.clone());
-            let overdue = self
-                .flights
-                .front()
-                .map(|flight| flight.submitted + FRAME_DEADLINE);
-            tokio::select! {
-                biased;
-                signal = mailbox.recv() => return Ok(signal),
-                () = self.completed.notified() => {}
-                slot = take_slot(slots.as_ref()), if room && slots.is_some() => {
-                    if let (Some(sample), Some(slot)) = (self.held.take(), slot) {
-                        self.submit(sample, slot);
+            let wants_frames = self.held.is_none() && !self.exhausted;
+            match &self.state {
+                State::Up(bench) => {
+                    let room = self.flights.len() < bench.depth;
+                    let slots = self
+                        .held
+                        .as_ref()
+                        .map(|held| self.lanes[held.payload.detector].output_slots.clone());
+                    let overdue = self.overdue();
+                    tokio::select! {
+                        biased;
+                        signal = mailbox.recv() => return Ok(signal),
+                        () = self.completed.notified() => {}
+                        slot = take_slot(slots.as_ref()), if room && slots.is_some() => {
+                            if let (Some(sample), Some(slot)) = (self.held.take(), slot) {
+                                self.submit(sample, slot);
+                            }
+                        }
+                        sample = self.input.recv(), if room && wants_frames => match sample {
+                            Some(sample) => self.take_up(sample),
+                            None => self.exhausted = true,
+                        },
+                        () = tokio::time::sleep(SLOT_POLL), if !self.returning.is_empty() => {}
+                        () = sleep_until(overdue), if overdue.is_some() => {}
                     }
                 }
-                sample = self.input.recv(), if room && self.held.is_none() && !self.exhausted => {
-                    match sample {
-                        Some(sample) => self.take_up(sample),
+                State::Down(outage) => {
+                    let reopen_at = outage.reopen_at;
+                    tokio::select! {
+                        biased;
+                        signal = mailbox.recv() => return Ok(signal),
+                        () = self.shutdown.draining() => self.stand_down(),
+                        // Only to see whether there is anything to open the device for.
+                        sample = self.input.recv(), if wants_frames => match sample {
+                            Some(sample) => self.held = Some(sample),
+                            None => self.exhausted = true,
+                        },
+                        () = sleep_until(Some(reopen_at)) => self.reopen(),
+                    }
+                }
+                State::Gone => tokio::select! {
+                    biased;
+                    signal = mailbox.recv() => return Ok(signal),
+                    sample = self.input.recv(), if !self.exhausted => match sample {
+                        Some(sample) => self.turn_away(&sample),
                         None => self.exhausted = true,
-                    }
-                }
-                () = sleep_until(overdue), if overdue.is_some() => {
-                    self.fail(format!("a frame did not come back within {FRAME_DEADLINE:?}"));
-                }
+                    },
+                },
             }
         }
     }
@@ -192,24 +229,27 @@ impl kameo::Actor for DeviceOwner {
         _: kameo::error::ActorStopReason,
     ) -> Result<(), RuntimeError> {
         // Empty after a normal end; whatever else stopped this actor, no frame goes unaccounted.
-        let flying = std::mem::take(&mut self.flights)
-            .into_iter()
-            .map(|flight| flight.meta.id);
-        let waiting = self
-            .held
-            .take()
-            .into_iter()
-            .chain(std::iter::from_fn(|| self.input.try_recv()));
-        for id in flying.chain(waiting.map(|sample| sample.meta.id)) {
-            self.ledger.frame_dropped(id, NAME, DropReason::ShuttingDown);
+        for flight in std::mem::take(&mut self.flights) {
+            self.abandon(flight, DropReason::ShuttingDown);
         }
-        let device = self.device.as_mut();
-        for lane in &mut self.lanes {
-            if let Err(error) = lane.trace.release(device) {
-                tracing::warn!(%error, "releasing a trace failed");
+        let held = self.held.take();
+        for sample in held
+            .into_iter()
+            .chain(std::iter::from_fn(|| self.input.try_recv()))
+        {
+            self.ledger
+                .frame_dropped(sample.meta.id, NAME, DropReason::ShuttingDown);
+        }
+        if let State::Up(mut bench) = std::mem::replace(&mut self.state, State::Gone) {
+            for trace in &mut bench.traces {
+                if let Err(error) = trace.release(bench.device.as_mut()) {
+                    tracing::warn!(%error, "releasing a trace failed");
+                }
+            }
+            if !close_in_time(bench.device) {
+                tracing::warn!("the device did not close");
             }
         }
-        device.close();
         Ok(())
     }
 }
@@ -218,207 +258,124 @@ impl Handler<DescribeDevice> for DeviceOwner {
     type Reply = String;
 
     async fn handle(&mut self, _: DescribeDevice, _: &mut Context<Self, Self::Reply>) -> String {
+        let (device, traces) = match &self.state {
+            State::Up(bench) => (
+                bench.choice.describe(bench.device.as_ref()),
+                bench.traces.iter().map(DetectorTrace::describe).collect(),
+            ),
+            State::Down(_) | State::Gone => (serde_json::Value::Null, Vec::new()),
+        };
         serde_json::json!({
-            "device": self.choice.describe(self.device.as_ref()),
-            "traces": self.lanes.iter().map(|lane| lane.trace.describe()).collect::<Vec<_>>(),
+            "device": device,
+            "traces": traces,
+            "restarts": self.ledger.device_restarts(),
         })
         .to_string()
     }
 }
 
+/// Who waits for the owner to be ready.
+type Waiting = oneshot::Sender<Result<OwnerReady, RuntimeError>>;
+
 impl DeviceOwner {
-    fn open(
-        open: OpenDevice,
-        input: Receiver<Sample<Prepared>>,
-        outputs: Vec<(Sender<Sample<Inferred>>, usize)>,
-        input_slots: usize,
-        ledger: Arc<Ledger>,
-        clock: MonotonicClock,
-        shutdown: Shutdown,
-    ) -> Result<(Self, OwnerReady), RuntimeError> {
-        let (opened, traces) = open()?;
-        let OpenedDevice { mut device, choice } = opened;
-        let completed = Arc::new(Notify::new());
-        let hook = Arc::clone(&completed);
-        device.set_completion_hook(Arc::new(move || hook.notify_one()));
-        let mut pool = |count: usize, bytes: usize| -> Result<SlotPool, RuntimeError> {
-            let slots: Result<Vec<_>, _> = (0..count).map(|_| device.host_slot(bytes)).collect();
-            Ok(SlotPool::new(
-                slots.map_err(|e| RuntimeError::Device(e.to_string()))?,
-            ))
+    async fn start(args: OwnerArgs) -> Result<(Self, Waiting, OwnerReady), (RuntimeError, Waiting)> {
+        let OwnerArgs {
+            mut open,
+            input,
+            outputs,
+            ready,
+            input_slots,
+            frame_deadline,
+            restart,
+            ledger,
+            clock,
+            shutdown,
+        } = args;
+        let mut recovery = Recovery::new(restart);
+        let opened = recovery.open_first(&mut open, &ledger, &shutdown).await;
+        let (mut opened, traces) = match opened {
+            Ok(opened) => opened,
+            Err(error) => return Err((error, ready)),
         };
-        let mut input_pools = Vec::with_capacity(traces.len());
-        let mut lanes = Vec::with_capacity(traces.len());
-        for (trace, (results, output_slots)) in traces.into_iter().zip(outputs) {
-            input_pools.push(pool(input_slots, trace.input_bytes())?);
-            let output_slots = pool(output_slots, trace.output_bytes())?;
-            lanes.push(Lane {
-                trace,
-                results,
-                output_slots,
-            });
-        }
-        let caps = device.caps();
+        let (lanes, input_pools) = match pools(opened.device.as_mut(), &traces, outputs, input_slots) {
+            Ok(pools) => pools,
+            Err(error) => return Err((error, ready)),
+        };
         let told = OwnerReady {
             input_pools,
-            device: format!("{choice}: {}", caps.description),
-            device_details: choice.describe(device.as_ref()),
+            device: format!("{}: {}", opened.choice, opened.device.caps().description),
+            device_details: opened.describe(),
         };
-        let depth = if caps.queues == 1 { 1 } else { FRAMES_UNDER_WAY };
-        let owner = Self {
-            device,
-            choice,
+        let mut owner = Self {
+            open,
+            state: State::Gone,
+            recovery,
             lanes,
             input,
             held: None,
             flights: VecDeque::with_capacity(FRAMES_UNDER_WAY),
+            returning: Vec::new(),
+            known: HashSet::new(),
             last_replay_ns: 0,
-            depth,
             exhausted: false,
-            completed,
+            completed: Arc::new(Notify::new()),
+            frame_deadline,
             ledger,
             clock,
             shutdown,
         };
-        Ok((owner, told))
+        owner.put_up(opened, traces);
+        Ok((owner, ready, told))
     }
 
-    fn take_up(&mut self, sample: Sample<Prepared>) {
-        if self.shutdown.is_aborting() {
-            self.ledger
-                .frame_dropped(sample.meta.id, NAME, DropReason::ShuttingDown);
-            return;
-        }
-        match self.lanes[sample.payload.detector].output_slots.try_take() {
-            Some(slot) => self.submit(sample, slot),
-            None => self.held = Some(sample),
-        }
-    }
-
-    /// Enqueues upload and replay of a frame.
-    fn submit(&mut self, sample: Sample<Prepared>, output: PooledSlot) {
-        let (
-            Sample {
-                mut meta, message, ..
-            },
-            Prepared {
-                detector: lane,
-                input,
-                placement,
-            },
-        ) = sample.replace(());
-        meta.times.begin(Stage::Upload, self.clock.now_ns());
-        let enqueued = self.lanes[lane].trace.submit(self.device.as_mut(), &input);
-        match enqueued {
-            Ok((uploaded, pending)) => self.flights.push_back(Flight {
-                lane,
-                meta,
-                message,
-                placement,
-                input: Some(input),
-                uploaded_ns: 0,
-                output,
-                uploaded,
-                pending,
-                read: None,
-                submitted: Instant::now(),
-            }),
-            Err(error) => {
-                self.ledger.frame_dropped(meta.id, NAME, DropReason::DeviceError);
-                self.refused(&error);
-            }
-        }
-    }
-
-    /// Looks at every frame on the device, oldest first, and does what has become possible.
-    fn advance(&mut self) {
-        let mut index = 0;
-        while index < self.flights.len() {
-            match self.advance_flight(index) {
-                // Only the oldest may leave, so that frames keep their order.
-                Ok(true) if index == 0 => {
-                    if let Some(flight) = self.flights.pop_front() {
-                        self.deliver(flight);
-                    }
-                }
-                Ok(_) => index += 1,
-                Err(error) => {
-                    if let Some(flight) = self.flights.remove(index) {
-                        self.ledger
-                            .frame_dropped(flight.meta.id, NAME, DropReason::DeviceError);
-                    }
-                    self.refused(&error);
-                }
-            }
-        }
-    }
-
-    /// Whether the frame's output has arrived on the host.
-    fn advance_flight(&mut self, index: usize) -> Result<bool, TraceError> {
-        let device = self.device.as_mut();
-        let flight = &mut self.flights[index];
-        let trace = &mut self.lanes[flight.lane].trace;
-        if flight.input.is_some() && trace.completed(device, flight.uploaded)? {
-            flight.uploaded_ns = self.clock.now_ns();
-            flight.meta.times.end(Stage::Upload, flight.uploaded_ns);
-            flight.input = None;
-        }
-        if flight.read.is_none() && trace.completed(device, flight.pending.done)? {
-            let now_ns = self.clock.now_ns();
-            // Replays run one after another: this one began when its data was there and the last one over.
-            flight
-                .meta
-                .times
-                .begin(Stage::Replay, flight.uploaded_ns.max(self.last_replay_ns));
-            flight.meta.times.end(Stage::Replay, now_ns);
-            self.last_replay_ns = now_ns;
-            flight.meta.times.begin(Stage::Readback, now_ns);
-            flight.read = Some(trace.read(device, flight.pending, &mut flight.output)?);
-        }
-        let Some(read) = flight.read else { return Ok(false) };
-        if !trace.completed(device, read)? {
-            return Ok(false);
-        }
-        flight.meta.times.end(Stage::Readback, self.clock.now_ns());
-        Ok(true)
-    }
-
-    fn deliver(&self, flight: Flight) {
-        let Flight {
-            lane,
-            meta,
-            message,
-            placement,
-            output,
-            ..
-        } = flight;
-        let id = meta.id;
-        let sample = Sample {
-            meta,
-            message,
-            payload: Inferred { output, placement },
+    /// Takes a device into use.
+    fn put_up(&mut self, opened: OpenedDevice, traces: Vec<DetectorTrace>) {
+        let OpenedDevice { mut device, choice } = opened;
+        let hook = Arc::clone(&self.completed);
+        device.set_completion_hook(Arc::new(move || hook.notify_one()));
+        let depth = if device.caps().queues == 1 {
+            1
+        } else {
+            FRAMES_UNDER_WAY
         };
-        // There are no more output slots than places in the channel, so it is full only if it is closed.
-        if self.lanes[lane].results.try_send(sample).is_err() {
-            self.ledger.frame_dropped(id, NAME, DropReason::ShuttingDown);
-        }
+        self.state = State::Up(Bench {
+            device,
+            choice,
+            traces,
+            depth,
+        });
     }
 
-    /// After an error of the device: ends the run if the device is gone.
-    fn refused(&mut self, error: &TraceError) {
-        tracing::error!(%error, "the device refused a frame");
-        if self.device.health() != DeviceHealth::Healthy {
-            self.fail(error.to_string());
-        }
+    /// Drops a frame that there is no device for.
+    fn turn_away(&self, sample: &Sample<Prepared>) {
+        self.ledger
+            .frame_dropped(sample.meta.id, NAME, DropReason::ShuttingDown);
     }
+}
 
-    fn fail(&mut self, reason: String) {
-        for flight in std::mem::take(&mut self.flights) {
-            self.ledger
-                .frame_dropped(flight.meta.id, NAME, DropReason::DeviceError);
-        }
-        self.shutdown.fail(RuntimeError::Device(reason));
+/// Output slots with each lane, and a pool of input slots for each.
+fn pools(
+    device: &mut dyn Device,
+    traces: &[DetectorTrace],
+    outputs: Vec<(Sender<Sample<Inferred>>, usize)>,
+    input_slots: usize,
+) -> Result<(Vec<Lane>, Vec<SlotPool>), RuntimeError> {
+    let mut pool = |count: usize, bytes: usize| -> Result<SlotPool, RuntimeError> {
+        let slots: Result<Vec<_>, _> = (0..count).map(|_| device.host_slot(bytes)).collect();
+        Ok(SlotPool::new(
+            slots.map_err(|e| RuntimeError::Device(e.to_string()))?,
+        ))
+    };
+    let mut lanes = Vec::with_capacity(traces.len());
+    let mut input_pools = Vec::with_capacity(traces.len());
+    for (trace, (results, output_slots)) in traces.iter().zip(outputs) {
+        input_pools.push(pool(input_slots, trace.input_bytes())?);
+        lanes.push(Lane {
+            results,
+            output_slots: pool(output_slots, trace.output_bytes())?,
+        });
     }
+    Ok((lanes, input_pools))
 }
 
 impl fmt::Debug for DeviceOwner {
