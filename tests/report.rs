@@ -306,6 +306,28 @@ fn a_folder_that_cannot_hold_a_report_is_refused_before_the_run() {
 }
 
 #[test]
+fn a_device_that_was_opened_again_is_told_everywhere_and_leaves_the_run_complete() {
+    let streams = Streams::default();
+    let run = simulate(&streams, ["front", "rear"], 10, 20 * MS);
+    assert!(!run.summary().table().contains("the device was lost"));
+    run.ledger.device_restarted();
+    let once = run.summary().table();
+    let table = once.lines().nth(2).unwrap();
+    assert_eq!(table, "the device was lost and opened again once");
+
+    run.ledger.device_restarted();
+    let (_guard, dir) = out_dir("restarts");
+    let (html, _, summary) = write_report(&dir, &run, &[]);
+    assert!(html.contains("<dd>the device was lost and opened again 2 times</dd>"));
+    assert_eq!((summary.device_restarts, summary.incomplete.len()), (2, 0));
+    // Reports from before there were restarts can be read.
+    let mut older = serde_json::to_value(&summary).unwrap();
+    older.as_object_mut().unwrap().remove("device_restarts");
+    let read: RunSummary = serde_json::from_value(older).unwrap();
+    assert_eq!(read.device_restarts, 0);
+}
+
+#[test]
 fn a_lost_frame_makes_the_run_incomplete() {
     let streams = Streams::default();
     let run = simulate(&streams, ["front", "rear"], 10, 20 * MS);

@@ -96,6 +96,8 @@ fn run(workers: usize, slots: usize, count: u64, abort_before: Option<u64>) -> R
                     stamp_ns: 0,
                     frame_id: "".into(),
                     times: FrameTimes::new(0),
+                    fresh: false,
+                    device_restarts: 0,
                 },
                 message: Arc::new(Message {
                     topic: "s".into(),

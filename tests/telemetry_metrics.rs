@@ -74,7 +74,7 @@ impl Recorder for Sums {
 }
 
 #[test]
-fn frames_drops_and_stage_times_reach_the_metrics() {
+fn frames_drops_restarts_and_stage_times_reach_the_metrics() {
     let sums = Sums::default();
     metrics::with_local_recorder(&sums, || {
         let streams = Streams::default();
@@ -86,6 +86,8 @@ fn frames_drops_and_stage_times_reach_the_metrics() {
         });
         let dropped = ledger.frame_in(stream);
         ledger.frame_dropped(dropped, "decode", DropReason::DecodeFailed);
+        ledger.device_restarted();
+        ledger.device_restarted();
         for _ in 0..2 {
             let frame = ledger.frame_in(stream);
             let mut times = FrameTimes::new(0);
@@ -103,6 +105,7 @@ fn frames_drops_and_stage_times_reach_the_metrics() {
     let found = sums.0.lock().unwrap().clone();
     let expected = BTreeMap::from(
         [
+            ("sensorium_device_restarts_total{}", (2.0, 2)),
             ("sensorium_frames_total{stream=cam,edge=in}", (3.0, 3)),
             ("sensorium_frames_total{stream=cam,edge=out}", (2.0, 2)),
             (

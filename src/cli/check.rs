@@ -129,9 +129,13 @@ fn device(pipeline: &Pipeline, environment: &DeviceLayer) -> String {
     let config = pipeline.device.config(environment);
     let command_line = pipeline.device.command_line.keys();
     let decided = environment.only(|key| !command_line.contains(&key)).keys();
+    let faults = match pipeline.device.faults.faults.len() {
+        0 => String::new(),
+        count => format!(", {count} fault(s) injected"),
+    };
     match decided.as_slice() {
-        [] => config.to_string(),
-        keys => format!("{config} (by the environment: {})", keys.join(", ")),
+        [] => format!("{config}{faults}"),
+        keys => format!("{config}{faults} (by the environment: {})", keys.join(", ")),
     }
 }
 

@@ -22,7 +22,8 @@ const DRAIN: Duration = Duration::from_millis(600);
 ///
 /// Ctrl-C (or SIGTERM) stops the source and lets the frames under way come out; a second one ends at once. The
 /// exit code is 0 if everything that was asked for was done, 1 otherwise; a run that was stopped, and frames that
-/// were dropped by a channel's policy or because their image was bad, are told and counted, not a failure.
+/// were dropped by a channel's policy, because their image was bad or with a device that was lost and opened again,
+/// are told and counted, not a failure.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sensorium run pipelines/yolox.yaml --model yolox_nano.onnx --bag drive.mcap
@@ -163,6 +164,9 @@ fn explain(error: RuntimeError) -> Report {
         RuntimeError::Model { .. } => "`sensorium model info FILE.onnx` shows what a model needs",
         RuntimeError::Device(_) => {
             "the `device` section of the pipeline file sets backend, memory, threads and queues"
+        }
+        RuntimeError::DeviceLost { .. } | RuntimeError::DeviceGone { .. } => {
+            "`device.restart` of the pipeline file says how often a lost device is opened again"
         }
         RuntimeError::Sink { .. } => "correct what is wrong there, or leave this output away",
         RuntimeError::Unwritable { .. } => "name a file in a folder that exists and can be written",

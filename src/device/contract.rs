@@ -155,7 +155,7 @@ pub trait Device: Send {
     /// [`DeviceError::UnknownBuffer`].
     fn address(&self, buffer: BufferId) -> Result<u64, DeviceError>;
 
-    /// Host memory that the device can copy from and to.
+    /// Host memory that the device can copy from and to. It outlives the device.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`].
@@ -302,6 +302,7 @@ pub trait Device: Send {
     /// Whether the device works.
     fn health(&self) -> DeviceHealth;
 
-    /// Releases traces, then buffers, and stops the queues. Idempotent.
+    /// Releases traces, then buffers, and stops the queues. Afterwards no host slot is on loan any more, also where
+    /// the device was lost. Idempotent.
     fn close(&mut self);
 }

@@ -4,7 +4,7 @@
 //! other, events that order them, buffers with addresses, compiled programs, and traces: lists of launches
 //! recorded once and replayed without further decisions. [`CpuDevice`] is the embedded default and the
 //! reference for other backends. [`SimDevice`] runs the same kernels in virtual time and finds the waits that
-//! a protocol lacks.
+//! a protocol lacks. [`FaultDevice`] injects faults into any of them.
 //!
 //! May be called by every room below it; calls `numeric` and `tensor`.
 
@@ -15,6 +15,7 @@ mod contract;
 pub mod cpu;
 mod error;
 pub mod fault;
+mod faulty;
 mod ids;
 mod op;
 mod random;
@@ -35,6 +36,7 @@ pub use contract::{
 pub use cpu::{CpuConfig, CpuDevice};
 pub use error::DeviceError;
 pub use fault::{Fault, FaultAt, FaultCall, FaultKind, FaultPlan};
+pub use faulty::{FaultDevice, InjectedFaults};
 pub use ids::{BufferId, Cq, EventId, ProgramId, TraceId};
 pub use op::{
     Activation, BinaryKind, Conv2dDesc, Geometry2d, OpDesc, Operand, Pool2dDesc, PoolKind, Scalar, WeightDesc,

@@ -45,6 +45,9 @@ impl Inner {
 
 /// Aligned host memory for transfers. One owner; the device borrows it from the moment a transfer is
 /// enqueued until the transfer is done, and access in between is refused.
+///
+/// It is plain memory of the host, tied to no device: it outlives the one that it was made for, and another one
+/// takes it as well.
 pub struct HostSlot {
     inner: Arc<Inner>,
 }

@@ -13,6 +13,7 @@
 //! can be set there.
 
 mod connect;
+mod faults;
 mod graph;
 mod load;
 mod mermaid;
@@ -37,6 +38,6 @@ pub use schema::pipeline_schema;
 pub use settings::{
     Clock, DetectorSettings, DetectorType, DeviceSettings, Edge, JsonLinesSettings, Labels, ModelSettings,
     Node, NodeKind, OnFull, OnStreamsFull, Pipeline, Precision, Preprocess, PublisherSettings, Rate,
-    RateError, RecorderSettings, SourceSettings, Topics, Transport, WeightFormat, ZenohMode,
+    RateError, RecorderSettings, RestartSettings, SourceSettings, Topics, Transport, WeightFormat, ZenohMode,
 };
 pub use substitute::Environment;

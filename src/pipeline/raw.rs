@@ -9,8 +9,10 @@ use std::collections::BTreeMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use super::faults::RawFaults;
 use super::settings::{
-    Clock, DetectorType, OnFull, OnStreamsFull, Precision, Preprocess, Transport, WeightFormat, ZenohMode,
+    Clock, DEFAULT_FRAME_DEADLINE_MS, DetectorType, OnFull, OnStreamsFull, Precision, Preprocess,
+    RestartSettings, Transport, WeightFormat, ZenohMode,
 };
 use crate::device::{ARENA_MIB, Backends, DeviceConfig, QUEUES, SPIN_US, THREADS, TRACE_REGION_MIB};
 
@@ -71,6 +73,13 @@ pub(super) struct RawDevice {
     pub(super) spin_us: u32,
     /// Whether the CPU device may take the place of a device that cannot be opened.
     pub(super) allow_fallback: bool,
+    /// Longest time that a frame may spend on the device, in milliseconds. After that the device counts as lost.
+    #[schemars(range(min = 10, max = 3_600_000))]
+    pub(super) frame_deadline_ms: u32,
+    /// How often a device that was lost is opened again.
+    pub(super) restart: RestartSettings,
+    /// Faults to inject, for tests.
+    pub(super) fault: RawFaults,
 }
 
 impl Default for RawDevice {
@@ -85,6 +94,9 @@ impl Default for RawDevice {
             trace_region_mib: mib(config.trace_region_bytes),
             spin_us: config.spin.as_micros() as u32,
             allow_fallback: config.allow_fallback,
+            frame_deadline_ms: DEFAULT_FRAME_DEADLINE_MS,
+            restart: RestartSettings::default(),
+            fault: RawFaults::default(),
         }
     }
 }

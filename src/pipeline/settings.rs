@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::problem::Problem;
-use crate::device::{DeviceConfig, DeviceLayer};
+use crate::device::{DeviceConfig, DeviceLayer, FaultPlan};
 
 /// A pipeline whose names, connections and values are all valid.
 #[derive(Debug, Clone, Serialize)]
@@ -36,14 +36,63 @@ pub struct Pipeline {
     pub missing: Vec<Problem>,
 }
 
-/// The device that runs the models. What the environment says comes between the two, see
+/// The device that runs the models. What the environment says comes between file and command line, see
 /// [`DeviceSettings::config`].
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DeviceSettings {
     /// What the file says.
     pub file: DeviceLayer,
     /// What options of the command say.
     pub command_line: DeviceLayer,
+    /// Longest time that a frame may spend on the device, in milliseconds.
+    pub frame_deadline_ms: u32,
+    /// How often a lost device is opened again.
+    pub restart: RestartSettings,
+    /// Faults to inject into the device.
+    #[serde(skip)]
+    pub faults: FaultPlan,
+}
+
+/// Longest time that a frame may spend on the device unless the file says otherwise, in milliseconds.
+pub(super) const DEFAULT_FRAME_DEADLINE_MS: u32 = 30_000;
+
+impl Default for DeviceSettings {
+    fn default() -> Self {
+        Self {
+            file: DeviceLayer::default(),
+            command_line: DeviceLayer::default(),
+            frame_deadline_ms: DEFAULT_FRAME_DEADLINE_MS,
+            restart: RestartSettings::default(),
+            faults: FaultPlan::default(),
+        }
+    }
+}
+
+/// How often a device that was lost is opened again before the run is given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(rename = "Restart")]
+pub struct RestartSettings {
+    /// Most losses within `within_s`, and most attempts to open it after one loss. 0: a lost device ends the run.
+    #[schemars(range(min = 0, max = 1_000))]
+    pub limit: u32,
+    /// Seconds after which a loss is forgotten.
+    #[schemars(range(min = 1, max = 86_400))]
+    pub within_s: u32,
+    /// Pause before the first attempt in milliseconds; it doubles with every attempt until a frame comes back, up
+    /// to 30 s.
+    #[schemars(range(min = 0, max = 30_000))]
+    pub backoff_ms: u32,
+}
+
+impl Default for RestartSettings {
+    fn default() -> Self {
+        Self {
+            limit: 3,
+            within_s: 60,
+            backoff_ms: 200,
+        }
+    }
 }
 
 impl DeviceSettings {

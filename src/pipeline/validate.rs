@@ -113,7 +113,7 @@ impl Validator<'_> {
     }
 
     /// The settings of the file and those of `--set`, each with the keys that it really says.
-    fn device(&self, raw: &RawDevice) -> DeviceSettings {
+    fn device(&mut self, raw: &RawDevice) -> DeviceSettings {
         let all = DeviceLayer {
             // The schema lists the same names.
             backend: Backends::builtin().named(&raw.backend).ok(),
@@ -136,6 +136,9 @@ impl Validator<'_> {
         DeviceSettings {
             file: all.only(|key| said(key, true)),
             command_line: all.only(|key| said(key, false)),
+            frame_deadline_ms: raw.frame_deadline_ms,
+            restart: raw.restart,
+            faults: raw.fault.plan(section, self.problems),
         }
     }
 

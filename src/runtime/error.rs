@@ -25,6 +25,24 @@ pub enum RuntimeError {
     /// The device cannot be opened or failed.
     #[error("device: {0}")]
     Device(String),
+    /// The device was lost, and more often than a run survives.
+    #[error("device: {}", lost_text(causes, *within_s))]
+    DeviceLost {
+        /// Why, for each time, oldest first.
+        causes: Vec<String>,
+        /// Seconds within which that happened.
+        within_s: u32,
+    },
+    /// The device was lost and cannot be opened any more.
+    #[error("device: lost ({cause}) and not opened again in {attempts} attempt(s): {reason}")]
+    DeviceGone {
+        /// Why it was lost.
+        cause: String,
+        /// How often it was tried to open it.
+        attempts: u32,
+        /// Why the last attempt failed.
+        reason: String,
+    },
     /// A sink cannot be opened or failed.
     #[error("sink {node}: {reason}")]
     Sink {
@@ -52,4 +70,31 @@ pub enum RuntimeError {
     /// Something that a run needs and the pipeline file leaves open.
     #[error("{0}")]
     Incomplete(String),
+}
+
+fn lost_text(causes: &[String], within_s: u32) -> String {
+    match causes {
+        [first, .., last] if first == last => {
+            format!("lost {} times within {within_s} s: {first}", causes.len())
+        }
+        [first, .., last] => format!(
+            "lost {} times within {within_s} s: at first {first}; at last {last}",
+            causes.len()
+        ),
+        _ => format!("lost: {}", causes.concat()),
+    }
+}
+
+/// An error with its causes, each said once.
+pub(crate) fn told(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
 }

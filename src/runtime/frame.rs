@@ -20,6 +20,11 @@ pub struct FrameMeta {
     pub frame_id: Arc<str>,
     /// When the frame passed each stage so far.
     pub times: FrameTimes,
+    /// Whether no result of this stream came from the device before, as it is open now: the first frame of the
+    /// stream, or the first one after a restart. Known once the frame is back from the device.
+    pub fresh: bool,
+    /// How often a lost device had been opened again when this frame came back from it.
+    pub device_restarts: u32,
 }
 
 /// The message a frame came in, shared and never copied.

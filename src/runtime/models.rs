@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
-use super::error::RuntimeError;
-use super::owner::OpenDevice;
-use crate::device::{Backends, DeviceConfig};
+use super::error::{RuntimeError, told};
+use super::owner::{OpenDevice, OpenFailure};
+use crate::device::{Backends, Device, DeviceConfig, DeviceHealth, FaultDevice, InjectedFaults};
 use crate::image::Preset;
 use crate::numeric::Fp8Format;
 use crate::perception::{
     Detector, DetectorGraph, DetectorTrace, Head, HeadKind, Thresholds, coco_80, read_labels,
 };
-use crate::pipeline::{self, DetectorType, Labels, ModelSettings, NodeKind, Pipeline, Precision, Preprocess};
+use crate::pipeline::{
+    self, DetectorType, DeviceSettings, Labels, ModelSettings, NodeKind, Pipeline, Precision, Preprocess,
+};
 use crate::tensor::DType;
 use crate::trace::TraceOptions;
 use crate::weights::{OnnxModel, WeightFormat};
@@ -113,29 +115,62 @@ const fn weight_format(word: pipeline::WeightFormat) -> WeightFormat {
     }
 }
 
-/// Opens the device and builds every trace on it: all warm-ups first, then all captures, so that nothing is
-/// allocated after the first capture.
-pub(super) fn open_device(config: DeviceConfig, graphs: Vec<DetectorGraph>) -> OpenDevice {
+/// Opens the device and builds the traces of all graphs on it, at every call anew. Without restarts it is called
+/// once, and the graphs are not kept.
+pub(super) fn open_device(
+    config: DeviceConfig,
+    settings: &DeviceSettings,
+    restarts: bool,
+    mut graphs: Vec<DetectorGraph>,
+) -> OpenDevice {
+    let faults = &settings.faults;
+    let faults = (!faults.faults.is_empty()).then(|| InjectedFaults::new(faults));
     Box::new(move || {
-        let failed = |error: &dyn std::fmt::Display| RuntimeError::Device(error.to_string());
         let mut opened = Backends::builtin()
             .open_for_run(&config)
-            .map_err(|e| failed(&e))?;
-        let device = opened.device.as_mut();
-        let options = match device.caps().queues {
-            1 => TraceOptions {
-                output_phases: 2,
-                ..TraceOptions::default()
-            },
-            _ => TraceOptions::two_queues(),
-        };
-        let mut traces = Vec::with_capacity(graphs.len());
-        for graph in &graphs {
-            traces.push(DetectorTrace::build(device, graph, options.clone()).map_err(|e| failed(&e))?);
+            .map_err(|error| OpenFailure {
+                reason: error.to_string(),
+                lost: false,
+            })?;
+        if let Some(faults) = &faults {
+            opened.device = Box::new(FaultDevice::new(opened.device, faults.clone()));
         }
-        for trace in &mut traces {
-            trace.capture(device).map_err(|e| failed(&e))?;
+        let built = build_all(opened.device.as_mut(), &graphs).map_err(|error| {
+            let failure = match opened.device.health() {
+                DeviceHealth::Lost { reason } => OpenFailure { reason, lost: true },
+                _ => OpenFailure {
+                    reason: told(&*error),
+                    lost: false,
+                },
+            };
+            opened.device.close();
+            failure
+        });
+        if !restarts {
+            graphs.clear();
         }
-        Ok((opened, traces))
+        Ok((opened, built?))
     })
+}
+
+/// All warm-ups first, then all captures, so that nothing is allocated after the first capture.
+fn build_all(
+    device: &mut dyn Device,
+    graphs: &[DetectorGraph],
+) -> Result<Vec<DetectorTrace>, Box<dyn std::error::Error + Send + Sync>> {
+    let options = match device.caps().queues {
+        1 => TraceOptions {
+            output_phases: 2,
+            ..TraceOptions::default()
+        },
+        _ => TraceOptions::two_queues(),
+    };
+    let mut traces = Vec::with_capacity(graphs.len());
+    for graph in graphs {
+        traces.push(DetectorTrace::build(device, graph, options.clone())?);
+    }
+    for trace in &mut traces {
+        trace.capture(device)?;
+    }
+    Ok(traces)
 }

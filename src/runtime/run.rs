@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::stream::FuturesUnordered;
 use kameo::actor::Spawn;
@@ -24,7 +24,9 @@ use super::sinks::{JsonLinesSink, PublisherSink, RecorderSink, Sink, SinkActor, 
 use super::stage::Stage;
 use crate::device::{DeviceConfig, DeviceLayer};
 use crate::io::zenoh::ZenohPublisher;
-use crate::pipeline::{Clock, DetectorSettings, Node, NodeKind, OnFull, Pipeline, Plan, Rate};
+use crate::pipeline::{
+    Clock, DetectorSettings, Node, NodeKind, OnFull, Pipeline, Plan, Rate, RestartSettings,
+};
 use crate::telemetry::report::ReportFrame;
 use crate::telemetry::{
     ClockKind, LatencyOptions, Ledger, MonotonicClock, RunInfo, RunSummary, Streams, Timeline,
@@ -360,13 +362,32 @@ async fn start_detectors(
         .max()
         .unwrap_or(0)
         + FRAMES_UNDER_WAY;
+    let device_settings = &pipeline.device;
+    if !device_settings.faults.faults.is_empty() {
+        let faults = device_settings.faults.faults.len();
+        tracing::warn!(
+            faults,
+            "faults are injected into the device: this is a switch for tests"
+        );
+    }
+    let restart = RestartSettings {
+        // What was on a lost device is missing, and a deterministic run promises that nothing is.
+        limit: if shared.lossless {
+            0
+        } else {
+            device_settings.restart.limit
+        },
+        ..device_settings.restart
+    };
     let (ready_tx, ready_rx) = oneshot::channel();
     let args = OwnerArgs {
-        open: models::open_device(config, builders),
+        open: models::open_device(config, device_settings, restart.limit > 0, builders),
         input: device_rx,
         outputs,
         ready: ready_tx,
         input_slots,
+        frame_deadline: Duration::from_millis(device_settings.frame_deadline_ms.into()),
+        restart,
         ledger: Arc::clone(&shared.ledger),
         clock: shared.clock,
         shutdown: shared.shutdown.clone(),

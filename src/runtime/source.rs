@@ -226,6 +226,8 @@ impl Source {
                     times.end(Stage::Ingest, self.clock.now_ns());
                     times
                 },
+                fresh: false,
+                device_restarts: 0,
             };
             let sample = Sample {
                 meta,

@@ -26,6 +26,9 @@ pub struct FrameLine<'a> {
     pub latency_us: Option<&'a FrameTimes>,
     /// Frames of this stream that were dropped since the frame that came out before.
     pub dropped_before: u64,
+    /// The first result of this stream since a lost device was opened again; left out where it is false.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub fresh: bool,
 }
 
 #[derive(Serialize)]
@@ -102,6 +105,7 @@ mod tests {
             detections: &detections,
             latency_us: Some(&times),
             dropped_before: 2,
+            fresh: true,
         };
         assert_eq!(
             serde_json::to_string(&line).unwrap(),
@@ -109,7 +113,7 @@ mod tests {
                 r#"{"stream":"/cam","seq":7,"stamp_ns":1700000000123456789,"frame_id":"cam_optical","#,
                 r#""detections":[{"label":"dog \"x\"","label_id":1,"score":0.8553,"#,
                 r#""box_xyxy":[0.1,2.0,300.25,0.001]}],"#,
-                r#""latency_us":{"ingest":2.5,"replay":6.501,"total":9.001},"dropped_before":2}"#
+                r#""latency_us":{"ingest":2.5,"replay":6.501,"total":9.001},"dropped_before":2,"fresh":true}"#
             )
         );
     }
@@ -126,6 +130,7 @@ mod tests {
             detections: &detections,
             latency_us: None,
             dropped_before: 0,
+            fresh: false,
         };
         assert_eq!(
             serde_json::to_string(&line).unwrap(),

@@ -1,6 +1,7 @@
-//! Frames in, frames out, frames dropped: counted here and nowhere else.
+//! Frames in, frames out, frames dropped, devices opened again: counted here and nowhere else.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,8 @@ const LOST_NAMED: usize = 16;
 pub struct Ledger {
     streams: Streams,
     accounts: Mutex<BTreeMap<StreamId, Account>>,
+    device_restarts: AtomicU64,
+    restart_counter: Counter,
 }
 
 #[derive(Debug)]
@@ -133,6 +136,8 @@ impl Ledger {
         Self {
             streams,
             accounts: Mutex::new(BTreeMap::new()),
+            device_restarts: AtomicU64::new(0),
+            restart_counter: metrics::counter!("sensorium_device_restarts_total"),
         }
     }
 
@@ -204,6 +209,18 @@ impl Ledger {
         if let Some(count) = warn_of {
             tracing::warn!(stream = %name, seq, place, %reason, count, "frames dropped");
         }
+    }
+
+    /// Counts that a device which was lost is open again.
+    pub fn device_restarted(&self) {
+        self.device_restarts.fetch_add(1, Ordering::Relaxed);
+        self.restart_counter.increment(1);
+    }
+
+    /// How often a lost device was opened again.
+    #[must_use]
+    pub fn device_restarts(&self) -> u64 {
+        self.device_restarts.load(Ordering::Relaxed)
     }
 
     /// All accounts as they are now, in the order of registration; streams without frames included.

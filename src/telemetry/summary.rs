@@ -134,6 +134,9 @@ pub struct RunSummary {
     pub run: RunInfo,
     /// Why the results are not all that was asked for; empty for a complete run.
     pub incomplete: Vec<String>,
+    /// How often the device was lost and opened again; what was on it is dropped as `device_error`.
+    #[serde(default)]
+    pub device_restarts: u64,
     /// Frames of all streams.
     pub frames: FrameCounts,
     /// Frames per second from the first intended release to the last publishing.
@@ -186,6 +189,7 @@ impl RunSummary {
             .collect();
         Self {
             incomplete: faults(&accounts, latency),
+            device_restarts: ledger.device_restarts(),
             frames,
             throughput_fps: latency.throughput_fps(),
             total: latency.total(),
@@ -227,6 +231,16 @@ impl RunSummary {
     #[must_use]
     pub fn table(&self) -> String {
         table::render(self)
+    }
+
+    /// That the device was lost, in words, if it was.
+    pub(super) fn restarts_text(&self) -> Option<String> {
+        let times = match self.device_restarts {
+            0 => return None,
+            1 => "once".to_owned(),
+            count => format!("{count} times"),
+        };
+        Some(format!("the device was lost and opened again {times}"))
     }
 
     /// Whether the tables show a percentile of fewer values than it takes to tell it from the maximum.

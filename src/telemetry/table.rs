@@ -45,6 +45,7 @@ fn heading(summary: &RunSummary) -> String {
         counts += &format!(", {wall_s:.1} s");
     }
     lines.push(counts);
+    lines.extend(summary.restarts_text());
     lines.extend(
         summary
             .incomplete

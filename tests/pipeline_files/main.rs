@@ -11,7 +11,9 @@ use std::env::VarError;
 use std::path::{Path, PathBuf};
 
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme};
-use sensorium::device::{DeviceConfig, DeviceLayer, Threads};
+use sensorium::device::{
+    Cq, DeviceConfig, DeviceLayer, Fault, FaultAt, FaultCall, FaultKind, FaultPlan, Threads,
+};
 use sensorium::pipeline::{
     DeviceSettings, NodeKind, OnFull, Overrides, Pipeline, PipelineError, Rate, Topics, WeightFormat,
     pipeline_schema,
@@ -159,6 +161,14 @@ fn left_out_sections_take_their_documented_defaults() {
     assert_eq!(documented("trace_region_mib"), device.trace_region_bytes >> 20);
     assert_eq!(documented("spin_us"), device.spin.as_micros() as u64);
     assert_eq!(documented("allow_fallback"), device.allow_fallback);
+    assert_eq!(documented("frame_deadline_ms"), pipeline.device.frame_deadline_ms);
+    let restart = pipeline.device.restart;
+    assert_eq!(documented("restart"), serde_json::to_value(restart).unwrap());
+    assert_eq!(
+        (restart.limit, restart.within_s, restart.backoff_ms),
+        (3, 60, 200)
+    );
+    assert_eq!(defaults("/$defs/Restart/properties/limit/default"), restart.limit);
     assert_eq!(
         defaults("/$defs/Channel/properties/capacity/default"),
         pipeline.edges[0].capacity
@@ -167,6 +177,63 @@ fn left_out_sections_take_their_documented_defaults() {
         defaults("/$defs/Channel/properties/on_full/default"),
         pipeline.edges[0].on_full.as_str()
     );
+}
+
+#[test]
+fn faults_become_the_plan_that_they_describe() {
+    let fault = "{ seed: 9, faults: [
+        { kind: refuse, at: { nth: 3 } },
+        { kind: lose_event, queue: 1, at: { chance_per_million: 20 } },
+        { kind: early_event, at: { from: 4 } },
+        { kind: ignore_wait, queue: 0, at: { nth: 5 } },
+        { kind: slow, factor: 6, at: { from: 1 } },
+        { kind: partial_capture, launches: 0, at: { nth: 1 } },
+        { kind: lose_device, call: record_event, at: { nth: 7 } } ] }";
+    let pipeline = parse(
+        GOOD,
+        &set(&[
+            ("device.fault", fault),
+            ("device.frame_deadline_ms", "250"),
+            ("device.restart.limit", "0"),
+        ]),
+    )
+    .unwrap();
+    let chance = FaultAt::Chance { per_million: 20 };
+    let once = FaultAt::Nth;
+    assert_eq!(
+        pipeline.device.faults,
+        FaultPlan {
+            seed: 9,
+            faults: vec![
+                Fault::new(once(3), FaultKind::Refuse(FaultCall::Any)),
+                Fault::new(chance, FaultKind::LoseEvent).on(Cq::IO),
+                Fault::new(FaultAt::From(4), FaultKind::EarlyEvent),
+                Fault::new(once(5), FaultKind::IgnoreWait).on(Cq::COMPUTE),
+                Fault::new(FaultAt::From(1), FaultKind::Slow { factor: 6 }),
+                Fault::new(once(1), FaultKind::PartialCapture { launches: 0 }),
+                Fault::new(once(7), FaultKind::LoseDevice(FaultCall::RecordEvent)),
+            ],
+        }
+    );
+    let calls = [
+        ("write", FaultCall::Write),
+        ("read", FaultCall::Read),
+        ("copy", FaultCall::Copy),
+        ("launch", FaultCall::Launch),
+        ("replay", FaultCall::Replay),
+        ("wait_event", FaultCall::WaitEvent),
+    ];
+    for (word, call) in calls {
+        let fault = format!("{{ faults: [ {{ kind: refuse, call: {word}, at: {{ nth: 1 }} }} ] }}");
+        let plan = parse(GOOD, &set(&[("device.fault", &fault)]))
+            .unwrap()
+            .device
+            .faults;
+        assert_eq!(plan.faults, [Fault::new(once(1), FaultKind::Refuse(call))]);
+    }
+    let device = pipeline.device;
+    assert_eq!((device.frame_deadline_ms, device.restart.limit), (250, 0));
+    assert_eq!((device.restart.within_s, device.restart.backoff_ms), (60, 200));
 }
 
 #[test]

@@ -91,6 +91,65 @@ const MISTAKES: &[(&str, &str, &[&str])] = &[
         "",
         &["p.yaml:20:3: `nodes.detector` has no `model` | expected `model:` with text"],
     ),
+    // Faults and restarts of the device.
+    (
+        "arena_mib: 64",
+        "fault: { faults: [ { kind: loose_event, at: { nth: 1 } } ] }",
+        &["p.yaml:2:75: `device.fault.faults.0.kind` cannot be `loose_event` | did you mean `lose_event`?"],
+    ),
+    (
+        "arena_mib: 64",
+        "fault: { faults: [ { kind: lose_event, at: { nth: 1, from: 2 } } ] }",
+        &[
+            "p.yaml:2:87: `device.fault.faults.0.at` takes exactly one key | expected one of `nth`, `from` and `chance_per_million`",
+        ],
+    ),
+    (
+        "arena_mib: 64",
+        "fault: { faults: [ { kind: lose_event, at: {} } ] }",
+        &[
+            "p.yaml:2:87: `device.fault.faults.0.at` takes exactly one key | expected one of `nth`, `from` and `chance_per_million`",
+        ],
+    ),
+    (
+        "arena_mib: 64",
+        "fault: { faults: [ { kind: lose_event, at: { nth: 0 } } ] }",
+        &[
+            "p.yaml:2:98: `device.fault.faults.0.at.nth` cannot be 0 | expected a whole number from 1 to 1000000000",
+        ],
+    ),
+    (
+        "arena_mib: 64",
+        "fault: { faults: [ { kind: refuse, cal: write, at: { nth: 1 } } ] }",
+        &["p.yaml:2:83: unknown key `cal` in `device.fault.faults.0` | did you mean `call`?"],
+    ),
+    (
+        "arena_mib: 64",
+        "fault: { faults: [ { kind: refuse, call: wrte, at: { nth: 1 } } ] }",
+        &["p.yaml:2:89: `device.fault.faults.0.call` cannot be `wrte` | did you mean `write`?"],
+    ),
+    (
+        "arena_mib: 64",
+        "fault: { faults: [ { kind: slow, at: { nth: 1 } } ] }",
+        &[
+            "p.yaml:2:69: `device.fault.faults.0` has no `factor` | expected `factor:` with a whole number from 2 to 1000000",
+        ],
+    ),
+    (
+        "arena_mib: 64",
+        "restart: { limit: -1 }",
+        &["p.yaml:2:66: `device.restart.limit` cannot be -1 | expected a whole number from 0 to 1000"],
+    ),
+    (
+        "arena_mib: 64",
+        "restart: { limits: 1 }",
+        &["p.yaml:2:59: unknown key `limits` in `device.restart` | did you mean `limit`?"],
+    ),
+    (
+        "arena_mib: 64",
+        "frame_deadline_ms: 5",
+        &["p.yaml:2:67: `device.frame_deadline_ms` cannot be 5 | expected a whole number from 10 to 3600000"],
+    ),
     // Types and ranges.
     (
         "capacity: 8",

@@ -14,6 +14,8 @@ mod device;
 pub mod kernels;
 pub mod pool;
 mod queue;
+#[cfg(test)]
+mod queue_tests;
 
 // What the simulator runs its commands with.
 pub(in crate::device) use arena::{ALIGNMENT, Arena};

@@ -162,20 +162,6 @@ impl<S: Sink> fmt::Debug for SinkActor<S> {
     }
 }
 
-/// An error with its causes, each said once.
-fn told(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = error.source();
-    }
-    text
-}
-
 /// The JSON of one result, as JSON lines and zenoh carry it.
 fn frame_line(sample: &Sample<Detected>, with_latency: bool) -> FrameLine<'_> {
     FrameLine {
@@ -186,5 +172,6 @@ fn frame_line(sample: &Sample<Detected>, with_latency: bool) -> FrameLine<'_> {
         detections: &sample.payload.detections,
         latency_us: with_latency.then_some(&sample.meta.times),
         dropped_before: sample.payload.dropped_before,
+        fresh: sample.meta.fresh && sample.meta.device_restarts > 0,
     }
 }

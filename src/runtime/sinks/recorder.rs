@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Sink, told};
+use super::Sink;
 use crate::io::foxglove::{IMAGE_ANNOTATIONS, image_annotations, image_annotations_schema};
 use crate::io::messages::definition;
 use crate::io::recorder::{McapRecorder, RecordChannel, RecordCompression};
 use crate::runtime::RuntimeError;
+use crate::runtime::error::told;
 use crate::runtime::frame::{Detected, Sample};
 
 /// Records results, and the images they belong to.

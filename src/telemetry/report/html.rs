@@ -77,6 +77,9 @@ fn header(html: &mut String, summary: &RunSummary) {
     if let Some(wall_s) = run.wall_s {
         fact("Duration", &format!("{wall_s:.1} s"));
     }
+    if let Some(restarts) = summary.restarts_text() {
+        fact("Restarts", &restarts);
+    }
     html.push_str("</dl>\n<div class=\"tiles\">");
     let mut tile = |name: &str, value: &str, unit: &str, class: &str| {
         _ = write!(

@@ -1,0 +1,67 @@
+//! What a queue does after its device was lost. Beside `queue.rs` and not in it: that file is also compiled on its
+//! own, by the models of its threads.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::kernels::{BufferRef, Kernel};
+use super::pool::ComputePool;
+use super::queue::{BoundLaunch, Command, Shared, run};
+use crate::device::{Cq, HostSlot};
+
+#[derive(Debug)]
+struct Panics;
+
+impl Kernel for Panics {
+    fn required_bytes(&self) -> &[usize] {
+        &[]
+    }
+
+    unsafe fn run(&self, _: &[BufferRef], _: &ComputePool) {
+        panic!("the kernel is broken");
+    }
+}
+
+#[test]
+fn a_queue_that_lost_its_device_lets_go_of_every_slot_by_its_end() {
+    let shared = Arc::new(Shared::new(1, Duration::ZERO, 16));
+    let mut slots = [HostSlot::new(64), HostSlot::new(64)];
+    let mut memory = [7_u8; 64];
+    let device = BufferRef {
+        ptr: memory.as_mut_ptr(),
+        bytes: memory.len(),
+    };
+    let [up, down] = &mut slots;
+    let commands = [
+        Command::Launch(BoundLaunch {
+            kernel: Arc::new(Panics),
+            buffers: SmallVec::new(),
+        }),
+        Command::Download {
+            src: device,
+            dst: down.lend_destination().unwrap(),
+        },
+        Command::Upload {
+            src: up.lend_source().unwrap(),
+            dst: device,
+        },
+        Command::Record(1),
+    ];
+    for command in commands {
+        shared.push(Cq::COMPUTE, command, Duration::ZERO).unwrap();
+    }
+    shared.push_stop(Cq::COMPUTE);
+    assert!(slots.iter().all(HostSlot::is_busy));
+    let queue = Arc::clone(&shared);
+    std::thread::spawn(move || run(&queue, 0, ComputePool::new(1)))
+        .join()
+        .unwrap();
+    assert!(!slots.iter().any(HostSlot::is_busy));
+    let reason = shared.lost_reason().unwrap();
+    assert_eq!(reason, "a kernel on CQ0 panicked: the kernel is broken");
+    assert_eq!(slots[1].bytes().unwrap(), [0; 64], "nothing runs after the loss");
+    assert_eq!(memory, [7; 64]);
+    assert!(shared.event_done(0, 1), "whoever waits is woken");
+}

@@ -1,0 +1,408 @@
+//! The device owner: the only one that touches the device.
+//!
+//! - `flights`: frames on the device, from upload to read
+//! - `recovery`: what becomes of them when the device is lost, and how it is opened again
+
+mod flights;
+mod recovery;
+
+use std::collections::{HashSet, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kameo::actor::{ActorRef, WeakActorRef};
+use kameo::mailbox::{MailboxReceiver, Signal};
+use kameo::message::{Context, Message as Handler};
+use tokio::sync::{Notify, oneshot};
+
+use self::flights::Flight;
+use self::recovery::{Outage, Recovery, close_in_time};
+use super::RuntimeError;
+use super::channel::{Receiver, Sender};
+use super::frame::{Inferred, Prepared, Sample};
+use super::shutdown::Shutdown;
+use super::slots::{PooledSlot, SlotPool};
+use crate::device::{Device, DeviceChoice, OpenedDevice};
+use crate::perception::DetectorTrace;
+use crate::pipeline::RestartSettings;
+use crate::telemetry::{DropReason, Ledger, MonotonicClock, StreamId};
+
+/// Frames between upload and read at a time: one replays while the next one uploads.
+pub(crate) const FRAMES_UNDER_WAY: usize = 2;
+
+/// Name in accounts, logs and errors.
+const NAME: &str = "device";
+
+/// How often slots are looked at that a refused frame left with the device: no event tells when they are free.
+const SLOT_POLL: Duration = Duration::from_millis(1);
+
+/// Opens the device and builds the traces of all detectors, on the owner's thread. Called again when the device
+/// was lost.
+pub(crate) type OpenDevice =
+    Box<dyn FnMut() -> Result<(OpenedDevice, Vec<DetectorTrace>), OpenFailure> + Send>;
+
+/// Why there is no device that is ready for frames.
+#[derive(Debug)]
+pub(crate) struct OpenFailure {
+    /// What went wrong.
+    pub reason: String,
+    /// The device was there and was lost on the way; everything else would go wrong again.
+    pub lost: bool,
+}
+
+/// What the owner needs to start.
+pub(crate) struct OwnerArgs {
+    /// Opens the device.
+    pub open: OpenDevice,
+    /// Prepared frames of all detectors.
+    pub input: Receiver<Sample<Prepared>>,
+    /// For each detector: where results go, and how many output slots there are.
+    pub outputs: Vec<(Sender<Sample<Inferred>>, usize)>,
+    /// Told once the device is open: an input pool for each detector.
+    pub ready: oneshot::Sender<Result<OwnerReady, RuntimeError>>,
+    /// Input slots of each detector.
+    pub input_slots: usize,
+    /// Longest time that a frame may spend on the device before the device counts as hung.
+    pub frame_deadline: Duration,
+    /// How often a lost device is opened again.
+    pub restart: RestartSettings,
+    /// Accounts.
+    pub ledger: Arc<Ledger>,
+    /// Clock of the run.
+    pub clock: MonotonicClock,
+    /// End of the run.
+    pub shutdown: Shutdown,
+}
+
+/// What the owner tells when it is ready.
+#[derive(Debug)]
+pub(crate) struct OwnerReady {
+    /// Input slots, one pool a detector.
+    pub input_pools: Vec<SlotPool>,
+    /// Backend and description of the device.
+    pub device: String,
+    /// The device in numbers.
+    pub device_details: serde_json::Value,
+}
+
+/// Where one detector's results go. It outlives the device, and so do its slots: they are plain host memory.
+#[derive(Debug)]
+struct Lane {
+    results: Sender<Sample<Inferred>>,
+    output_slots: SlotPool,
+}
+
+/// An open device with the traces of all detectors.
+struct Bench {
+    device: Box<dyn Device>,
+    choice: DeviceChoice,
+    /// One a lane.
+    traces: Vec<DetectorTrace>,
+    /// Frames under way at a time: on one queue nothing overlaps.
+    depth: usize,
+}
+
+/// Whether there is a device.
+enum State {
+    /// It is open.
+    Up(Bench),
+    /// It was lost and will be opened again.
+    Down(Outage),
+    /// There will be none any more: frames that still come are dropped.
+    Gone,
+}
+
+/// The actor. Runs on a thread of its own and never waits while work is ready: uploads, replays and reads
+/// complete by events, and an event's completion wakes it.
+pub(crate) struct DeviceOwner {
+    open: OpenDevice,
+    state: State,
+    recovery: Recovery,
+    lanes: Vec<Lane>,
+    input: Receiver<Sample<Prepared>>,
+    /// Taken from the channel, but its detector has no output slot free yet, or there is no device.
+    held: Option<Sample<Prepared>>,
+    flights: VecDeque<Flight>,
+    /// Slots of frames that ended on the way. They go back to their pools once the device has let go of them.
+    returning: Vec<PooledSlot>,
+    /// Streams that had a result from the device as it is open now.
+    known: HashSet<StreamId>,
+    /// End of the last replay; the next one started no earlier.
+    last_replay_ns: u64,
+    exhausted: bool,
+    completed: Arc<Notify>,
+    frame_deadline: Duration,
+    ledger: Arc<Ledger>,
+    clock: MonotonicClock,
+    shutdown: Shutdown,
+}
+
+/// Asks the owner what it runs; answered as JSON text.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DescribeDevice;
+
+impl kameo::Actor for DeviceOwner {
+    type Args = OwnerArgs;
+    type Error = RuntimeError;
+
+    async fn on_start(args: OwnerArgs, _: ActorRef<Self>) -> Result<Self, RuntimeError> {
+        match Self::start(args).await {
+            Ok((owner, ready, told)) => {
+                // Nobody listens only if the run was given up meanwhile.
+                let _ = ready.send(Ok(told));
+                Ok(owner)
+            }
+            Err((error, ready)) => {
+                let told = RuntimeError::Device(error.to_string());
+                let _ = ready.send(Err(error));
+                Err(told)
+            }
+        }
+    }
+
+    async fn next(
+        &mut self,
+        _: WeakActorRef<Self>,
+        mailbox: &mut MailboxReceiver<Self>,
+    ) -> Result<Option<Signal<Self>>, RuntimeError> {
+        loop {
+            self.advance();
+            if self.exhausted && self.flights.is_empty() && self.held.is_none() {
+                return Ok(Some(Signal::Stop));
+            }
+            let wants_frames = self.held.is_none() && !self.exhausted;
+            match &self.state {
+                State::Up(bench) => {
+                    let room = self.flights.len() < bench.depth;
+                    let slots = self
+                        .held
+                        .as_ref()
+                        .map(|held| self.lanes[held.payload.detector].output_slots.clone());
+                    let overdue = self.overdue();
+                    tokio::select! {
+                        biased;
+                        signal = mailbox.recv() => return Ok(signal),
+                        () = self.completed.notified() => {}
+                        slot = take_slot(slots.as_ref()), if room && slots.is_some() => {
+                            if let (Some(sample), Some(slot)) = (self.held.take(), slot) {
+                                self.submit(sample, slot);
+                            }
+                        }
+                        sample = self.input.recv(), if room && wants_frames => match sample {
+                            Some(sample) => self.take_up(sample),
+                            None => self.exhausted = true,
+                        },
+                        () = tokio::time::sleep(SLOT_POLL), if !self.returning.is_empty() => {}
+                        () = sleep_until(overdue), if overdue.is_some() => {}
+                    }
+                }
+                State::Down(outage) => {
+                    let reopen_at = outage.reopen_at;
+                    tokio::select! {
+                        biased;
+                        signal = mailbox.recv() => return Ok(signal),
+                        () = self.shutdown.draining() => self.stand_down(),
+                        // Only to see whether there is anything to open the device for.
+                        sample = self.input.recv(), if wants_frames => match sample {
+                            Some(sample) => self.held = Some(sample),
+                            None => self.exhausted = true,
+                        },
+                        () = sleep_until(Some(reopen_at)) => self.reopen(),
+                    }
+                }
+                State::Gone => tokio::select! {
+                    biased;
+                    signal = mailbox.recv() => return Ok(signal),
+                    sample = self.input.recv(), if !self.exhausted => match sample {
+                        Some(sample) => self.turn_away(&sample),
+                        None => self.exhausted = true,
+                    },
+                },
+            }
+        }
+    }
+
+    async fn on_stop(
+        &mut self,
+        _: WeakActorRef<Self>,
+        _: kameo::error::ActorStopReason,
+    ) -> Result<(), RuntimeError> {
+        // Empty after a normal end; whatever else stopped this actor, no frame goes unaccounted.
+        for flight in std::mem::take(&mut self.flights) {
+            self.abandon(flight, DropReason::ShuttingDown);
+        }
+        let held = self.held.take();
+        for sample in held
+            .into_iter()
+            .chain(std::iter::from_fn(|| self.input.try_recv()))
+        {
+            self.ledger
+                .frame_dropped(sample.meta.id, NAME, DropReason::ShuttingDown);
+        }
+        if let State::Up(mut bench) = std::mem::replace(&mut self.state, State::Gone) {
+            for trace in &mut bench.traces {
+                if let Err(error) = trace.release(bench.device.as_mut()) {
+                    tracing::warn!(%error, "releasing a trace failed");
+                }
+            }
+            if !close_in_time(bench.device) {
+                tracing::warn!("the device did not close");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Handler<DescribeDevice> for DeviceOwner {
+    type Reply = String;
+
+    async fn handle(&mut self, _: DescribeDevice, _: &mut Context<Self, Self::Reply>) -> String {
+        let (device, traces) = match &self.state {
+            State::Up(bench) => (
+                bench.choice.describe(bench.device.as_ref()),
+                bench.traces.iter().map(DetectorTrace::describe).collect(),
+            ),
+            State::Down(_) | State::Gone => (serde_json::Value::Null, Vec::new()),
+        };
+        serde_json::json!({
+            "device": device,
+            "traces": traces,
+            "restarts": self.ledger.device_restarts(),
+        })
+        .to_string()
+    }
+}
+
+/// Who waits for the owner to be ready.
+type Waiting = oneshot::Sender<Result<OwnerReady, RuntimeError>>;
+
+impl DeviceOwner {
+    async fn start(args: OwnerArgs) -> Result<(Self, Waiting, OwnerReady), (RuntimeError, Waiting)> {
+        let OwnerArgs {
+            mut open,
+            input,
+            outputs,
+            ready,
+            input_slots,
+            frame_deadline,
+            restart,
+            ledger,
+            clock,
+            shutdown,
+        } = args;
+        let mut recovery = Recovery::new(restart);
+        let opened = recovery.open_first(&mut open, &ledger, &shutdown).await;
+        let (mut opened, traces) = match opened {
+            Ok(opened) => opened,
+            Err(error) => return Err((error, ready)),
+        };
+        let (lanes, input_pools) = match pools(opened.device.as_mut(), &traces, outputs, input_slots) {
+            Ok(pools) => pools,
+            Err(error) => return Err((error, ready)),
+        };
+        let told = OwnerReady {
+            input_pools,
+            device: format!("{}: {}", opened.choice, opened.device.caps().description),
+            device_details: opened.describe(),
+        };
+        let mut owner = Self {
+            open,
+            state: State::Gone,
+            recovery,
+            lanes,
+            input,
+            held: None,
+            flights: VecDeque::with_capacity(FRAMES_UNDER_WAY),
+            returning: Vec::new(),
+            known: HashSet::new(),
+            last_replay_ns: 0,
+            exhausted: false,
+            completed: Arc::new(Notify::new()),
+            frame_deadline,
+            ledger,
+            clock,
+            shutdown,
+        };
+        owner.put_up(opened, traces);
+        Ok((owner, ready, told))
+    }
+
+    /// Takes a device into use.
+    fn put_up(&mut self, opened: OpenedDevice, traces: Vec<DetectorTrace>) {
+        let OpenedDevice { mut device, choice } = opened;
+        let hook = Arc::clone(&self.completed);
+        device.set_completion_hook(Arc::new(move || hook.notify_one()));
+        let depth = if device.caps().queues == 1 {
+            1
+        } else {
+            FRAMES_UNDER_WAY
+        };
+        self.state = State::Up(Bench {
+            device,
+            choice,
+            traces,
+            depth,
+        });
+    }
+
+    /// Drops a frame that there is no device for.
+    fn turn_away(&self, sample: &Sample<Prepared>) {
+        self.ledger
+            .frame_dropped(sample.meta.id, NAME, DropReason::ShuttingDown);
+    }
+}
+
+/// Output slots with each lane, and a pool of input slots for each.
+fn pools(
+    device: &mut dyn Device,
+    traces: &[DetectorTrace],
+    outputs: Vec<(Sender<Sample<Inferred>>, usize)>,
+    input_slots: usize,
+) -> Result<(Vec<Lane>, Vec<SlotPool>), RuntimeError> {
+    let mut pool = |count: usize, bytes: usize| -> Result<SlotPool, RuntimeError> {
+        let slots: Result<Vec<_>, _> = (0..count).map(|_| device.host_slot(bytes)).collect();
+        Ok(SlotPool::new(
+            slots.map_err(|e| RuntimeError::Device(e.to_string()))?,
+        ))
+    };
+    let mut lanes = Vec::with_capacity(traces.len());
+    let mut input_pools = Vec::with_capacity(traces.len());
+    for (trace, (results, output_slots)) in traces.iter().zip(outputs) {
+        input_pools.push(pool(input_slots, trace.input_bytes())?);
+        lanes.push(Lane {
+            results,
+            output_slots: pool(output_slots, trace.output_bytes())?,
+        });
+    }
+    Ok((lanes, input_pools))
+}
+
+impl fmt::Debug for DeviceOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeviceOwner")
+            .field("lanes", &self.lanes.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for OwnerArgs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnerArgs")
+            .field("detectors", &self.outputs.len())
+            .finish_non_exhaustive()
+    }
+}
+
+async fn take_slot(pool: Option<&SlotPool>) -> Option<PooledSlot> {
+    match pool {
+        Some(pool) => pool.take().await,
+        None => None,
+    }
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    if let Some(deadline) = deadline {
+        tokio::time::sleep_until(deadline.into()).await;
+    }
+}
