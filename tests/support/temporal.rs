@@ -7,7 +7,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use sensorium::device::{
-    Activation, BinaryKind, BufferClass, CpuConfig, CpuDevice, Device, HostSlot, OpDesc, Operand,
+    Activation, BinaryKind, BufferClass, CpuConfig, CpuDevice, Device, HostSlot, OpDesc, Operand, SimConfig,
+    SimDevice,
 };
 use sensorium::ops::{DeviceTensor, OpContext};
 use sensorium::tensor::{DType, HostTensor, TensorSpec};
@@ -26,7 +27,7 @@ pub type Outputs = Vec<(String, DeviceTensor)>;
 pub type Open = fn(queues: u8) -> Box<dyn Device>;
 
 /// The devices that every test of traces runs on.
-pub const DEVICES: [(&str, Open); 1] = [("cpu", cpu)];
+pub const DEVICES: [(&str, Open); 2] = [("cpu", cpu), ("sim", sim)];
 
 pub fn cpu(queues: u8) -> Box<dyn Device> {
     let config = CpuConfig {
@@ -36,6 +37,16 @@ pub fn cpu(queues: u8) -> Box<dyn Device> {
         ..CpuConfig::default()
     };
     Box::new(CpuDevice::open(&config).unwrap())
+}
+
+/// Finds races: the next wait of the host fails.
+pub fn sim(queues: u8) -> Box<dyn Device> {
+    let config = SimConfig {
+        queues,
+        arena_bytes: 8 << 20,
+        ..SimConfig::default()
+    };
+    Box::new(SimDevice::open(&config).unwrap())
 }
 
 /// Runs a test on every device.
