@@ -105,6 +105,7 @@ impl Default for RawDevice {
 fn backends(_: &mut SchemaGenerator) -> Schema {
     let words: Vec<_> = Backends::builtin()
         .iter()
+        .filter(|backend| backend.runs_alone)
         .map(
             |backend| json_schema!({ "const": backend.name, "description": backend.about, "type": "string" }),
         )

@@ -61,7 +61,8 @@ fn a_race_says_who_when_where_and_which_wait_is_missing() {
 
 #[test]
 fn by_default_a_race_fails_the_next_host_wait_once() {
-    let waits: [fn(&mut SimDevice, EventId) -> Result<(), DeviceError>; 3] = [
+    type Wait = fn(&mut SimDevice, EventId) -> Result<(), DeviceError>;
+    let waits: [Wait; 3] = [
         |device, event| sync(device, event),
         |device, event| device.poll_event(event).map(drop),
         |device, _| device.drain(Duration::from_secs(1)),

@@ -116,7 +116,7 @@ pub(super) fn live_buffers_are_aligned_and_never_overlap(open: &mut Open<'_>) ->
     let mut live: Vec<(BufferId, u64, u64)> = Vec::new();
     for _ in 0..400 {
         let draw = random.next();
-        if draw % 3 == 0 && !live.is_empty() {
+        if draw.is_multiple_of(3) && !live.is_empty() {
             let (buffer, ..) = live.swap_remove(draw / 3 % live.len());
             subject.device.free(buffer)?;
             continue;

@@ -8,6 +8,9 @@ use crate::device::{
     Activation, BinaryKind, BufferClass, BufferId, Conv2dDesc, Cq, DeviceError, PoolKind, Scalar, TraceId,
 };
 
+/// What an operation makes of two numbers.
+type Formula = fn(f32, f32) -> f32;
+
 pub(super) fn operations_compute_their_formulas_on_whole_numbers(open: &mut Open<'_>) -> Result<(), Stop> {
     let mut subject = Subject::open(open)?;
     let mut random = Random::new(1);
@@ -21,7 +24,7 @@ pub(super) fn operations_compute_their_formulas_on_whole_numbers(open: &mut Open
     let pairs = || left.iter().copied().zip(right.iter().copied());
     let mut expected: Vec<f32> = Vec::new();
 
-    let kinds: [(BinaryKind, fn(f32, f32) -> f32); 5] = [
+    let kinds: [(BinaryKind, Formula); 5] = [
         (BinaryKind::Add, |a, b| a + b),
         (BinaryKind::Sub, |a, b| a - b),
         (BinaryKind::Mul, |a, b| a * b),

@@ -111,7 +111,7 @@ pub(super) fn a_slot_may_go_away_before_its_transfer_is_done(open: &mut Open<'_>
         drop(up);
         drop(subject.start_read(cq, a, N)?);
         // Memory that the slots had is soon somebody else's.
-        let other = vec![subject.slot(&[-1.0; N])?, subject.slot(&[-2.0; N])?];
+        let other = [subject.slot(&[-1.0; N])?, subject.slot(&[-2.0; N])?];
         same_bits(
             "an upload from a slot that is gone",
             &subject.read(cq, a)?,
