@@ -204,7 +204,7 @@ fn a_device_that_cannot_be_used_at_all_is_an_error_at_once() {
     );
     assert_eq!((run.code, run.out.as_str()), (Some(1), ""), "{run:?}");
     for words in [
-        "device: squares: the trace needs",
+        "device: squares: variant default: the capture failed: the trace needs",
         "bytes of the trace region are free",
     ] {
         assert!(run.told.contains(words), "{}", run.told);
@@ -253,8 +253,9 @@ fn a_device_that_does_not_come_back_ends_the_run_with_both_causes() {
     assert_eq!((ended.code, restarts(&ended)), (Some(1), 0), "{ended:?}");
     let [came, out, dropped, lost] = ended.frames();
     assert_eq!((came, lost), (out + dropped, 0), "{ended:?}");
-    let told =
-        format!("device: lost ({CAUSE}) and not opened again in 2 attempt(s): squares: the trace needs");
+    let told = format!(
+        "device: lost ({CAUSE}) and not opened again in 2 attempt(s): squares: variant default: the capture failed: the trace needs"
+    );
     assert!(ended.told.contains(&told), "{}", ended.told);
 
     let once = format!("{lose}, {{ kind: partial_capture, launches: 0, at: {{ nth: 3 }} }}");

@@ -60,10 +60,9 @@ impl Phases {
         self.next
     }
 
-    /// A replay was accepted.
-    pub(super) const fn accepted(&mut self, stepping: bool) {
+    /// Somebody holds the outputs of a replay, so the next one writes the other set.
+    pub(super) const fn outputs_taken(&mut self) {
         self.next.output = (self.next.output + 1) % self.outputs;
-        self.stepped(stepping);
     }
 
     /// The ping-pong states were written, so the buffers change places.
@@ -100,11 +99,12 @@ mod tests {
         for stepping in [true, false, false, true, true] {
             let Phase { output, state } = phases.next();
             seen.push([output, state]);
-            phases.accepted(stepping);
+            phases.stepped(stepping);
+            phases.outputs_taken();
         }
         assert_eq!(seen, [[0, 0], [1, 1], [0, 1], [1, 1], [0, 0]]);
         let mut one = Phases::new(1);
-        one.accepted(true);
+        one.outputs_taken();
         assert_eq!(one.next(), Phase::default());
     }
 }

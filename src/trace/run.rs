@@ -159,7 +159,7 @@ impl TraceRunner {
         for &output in &captured.pass.writes {
             self.tables.outputs[output].sets[phase.output].written = self.runs;
         }
-        self.phases.accepted(captured.pass.stepping);
+        self.phases.stepped(captured.pass.stepping);
         let done = self.replayed.close(&mut self.protocol, device);
         let pending = Pending {
             variant,
@@ -167,6 +167,9 @@ impl TraceRunner {
             done: done.map_err(|e| self.device_error(e))?,
             number: self.runs,
         };
+        // Nobody holds the outputs of a replay that was told as refused: the next one may write them, and those of
+        // the replay before it stay.
+        self.phases.outputs_taken();
         self.variants[index].last = Some(pending);
         Ok(pending)
     }
