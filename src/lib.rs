@@ -17,17 +17,21 @@
 //! - [`weights`]: model files read as data (ONNX), folding
 //! - [`models`]: the importer that lowers an ONNX graph to device operations
 //! - [`image`]: camera pre-processing presets, bit-exact
+//! - [`lidar`]: sweeps, pillars, head decoding, suppression, as Autoware's kernels compute them
 //! - [`perception`]: detectors: prepare, forward, finish
+//! - [`accuracy`]: detections matched with the truth
 //! - [`pipeline`]: pipeline files: schema, validation, the plan of actors and channels
 //! - [`telemetry`]: latency histograms, drop accounting, run reports
 //! - [`io`]: bags, ROS messages (CDR), recordings, zenoh
 //! - [`runtime`]: actors, bounded channels, clock, shutdown
 //! - [`cli`]: the `sensorium` command, one file per subcommand
 
+pub mod accuracy;
 pub mod cli;
 pub mod device;
 pub mod image;
 pub mod io;
+pub mod lidar;
 pub mod models;
 pub mod numeric;
 pub mod ops;

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 /// The rooms, lowest first. A room may import only rooms before it.
-const ROOMS: [&str; 15] = [
+const ROOMS: [&str; 17] = [
     "numeric",
     "tensor",
     "outputs",
@@ -14,7 +14,9 @@ const ROOMS: [&str; 15] = [
     "weights",
     "models",
     "image",
+    "lidar",
     "perception",
+    "accuracy",
     "pipeline",
     "telemetry",
     "io",

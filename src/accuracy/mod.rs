@@ -1,0 +1,1 @@
+//! How good results are: detections matched with the truth.
