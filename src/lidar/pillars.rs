@@ -150,15 +150,14 @@ pub fn assign_pillars(points: &PointColumns<'_>, shuffle_seed: Option<u64>, set:
     let length = points.len().min(spec.cloud_capacity());
     let slots = spec.max_points_per_pillar() as u8;
     let work = &mut set.workspace;
-    let nowhere = simd_cells::Nowhere::after(spec.num_cells());
 
     work.cells.resize(length, 0);
-    simd_cells::assign_cells(Isa::detect(), points, spec, &mut work.cells);
+    let nowhere = simd_cells::assign_cells(Isa::detect(), points, spec, &mut work.cells);
 
     // A point without a cell is counted like one of a full pillar, so that the loop has no branch.
     work.counts.clear();
     work.counts.resize(spec.num_cells(), 0);
-    work.counts.extend([slots; 2]);
+    work.counts.extend([slots; simd_cells::NO_CELLS]);
     work.slots.resize(length, 0);
     match shuffle_seed {
         None => {
@@ -176,7 +175,7 @@ pub fn assign_pillars(points: &PointColumns<'_>, shuffle_seed: Option<u64>, set:
         }
     }
 
-    work.first_rows.resize(spec.num_cells() + 2, 0);
+    work.first_rows.resize(spec.num_cells(), 0);
     set.coords.clear();
     set.starts.clear();
     let (mut kept, mut over_pillars, mut pillars_total) = (0_u32, 0_usize, 0_usize);
@@ -201,8 +200,7 @@ pub fn assign_pillars(points: &PointColumns<'_>, shuffle_seed: Option<u64>, set:
     set.starts.push(kept);
 
     set.features = points.features();
-    // One row more, for points that have none: writing it costs less than deciding.
-    set.rows.resize((kept as usize + 1) * set.features, 0.0);
+    set.rows.resize(kept as usize * set.features, 0.0);
     match set.features {
         3 => write_rows::<3>(points, work, slots, &mut set.rows),
         4 => write_rows::<4>(points, work, slots, &mut set.rows),
@@ -210,17 +208,14 @@ pub fn assign_pillars(points: &PointColumns<'_>, shuffle_seed: Option<u64>, set:
         6 => write_rows::<6>(points, work, slots, &mut set.rows),
         _ => write_rows::<MAX_POINT_FEATURES>(points, work, slots, &mut set.rows),
     }
-    set.rows.truncate(kept as usize * set.features);
 
-    let count = |nowhere: u32| work.cells.iter().filter(|&&cell| cell == nowhere).count();
-    let (not_finite, out_of_range) = (count(nowhere.not_finite), count(nowhere.out_of_range));
     let kept = kept as usize;
     set.stats = PillarStats {
         points: points.len(),
         over_capacity: points.len() - length,
-        not_finite,
-        out_of_range,
-        over_slots: length - not_finite - out_of_range - over_pillars - kept,
+        not_finite: nowhere.not_finite,
+        out_of_range: nowhere.out_of_range,
+        over_slots: length - nowhere.not_finite - nowhere.out_of_range - over_pillars - kept,
         over_pillars,
         kept,
         pillars_total,
@@ -231,7 +226,7 @@ pub fn assign_pillars(points: &PointColumns<'_>, shuffle_seed: Option<u64>, set:
 /// Cells looked at in one step while most are empty.
 const COUNTS_AT_ONCE: usize = 32;
 
-/// First row of a cell that got no pillar; no number of rows comes near it, nor overflows with a slot added.
+/// First row of a cell that got no pillar: beyond every row, and with a slot added it still is.
 const NO_ROW: u32 = u32::MAX - 256;
 
 /// The slot of one more point in a cell; `slots` where none is left.
@@ -241,22 +236,20 @@ fn take_slot(count: &mut u8, slots: u8) -> u8 {
     slot
 }
 
-/// Copies every point to its row; the last row of `rows` takes those that have none.
+/// Copies every point that has a slot to its row, if its cell has one.
 fn write_rows<const N: usize>(points: &PointColumns<'_>, work: &Workspace, slots: u8, rows: &mut [f32]) {
     let length = work.cells.len();
     let mut columns: [&[f32]; N] = [&[]; N];
-    for (column, given) in columns.iter_mut().zip(points.xyz.iter().chain(points.extra())) {
+    for (column, given) in columns.iter_mut().zip(points.xyz().iter().chain(points.extra())) {
         *column = &given[..length];
     }
     let (rows, _) = rows.as_chunks_mut::<N>();
-    let none = rows.len() as u32 - 1;
     for (point, (&cell, &slot)) in work.cells.iter().zip(&work.slots).enumerate() {
-        let first = work.first_rows[cell as usize];
-        let row = if slot < slots {
-            first + u32::from(slot)
-        } else {
-            none
-        };
-        rows[row.min(none) as usize] = columns.map(|column| column[point]);
+        if slot < slots {
+            let row = work.first_rows[cell as usize] + u32::from(slot);
+            if let Some(row) = rows.get_mut(row as usize) {
+                *row = columns.map(|column| column[point]);
+            }
+        }
     }
 }

@@ -34,7 +34,7 @@ pub enum ColumnsError {
 /// order (time lag; intensity and time lag; time lag and class scores).
 #[derive(Debug, Clone, Copy)]
 pub struct PointColumns<'a> {
-    pub(super) xyz: [&'a [f32]; 3],
+    xyz: [&'a [f32]; 3],
     extra: [&'a [f32]; MAX_EXTRA],
     extras: usize,
 }
@@ -85,6 +85,12 @@ impl<'a> PointColumns<'a> {
     #[must_use]
     pub const fn features(&self) -> usize {
         3 + self.extras
+    }
+
+    /// x, y and z in metres.
+    #[must_use]
+    pub const fn xyz(&self) -> [&'a [f32]; 3] {
+        self.xyz
     }
 
     /// The columns after z.

@@ -7,28 +7,24 @@ use super::grid::{CellOrder, PillarGridSpec};
 use super::points::PointColumns;
 use crate::numeric::Isa;
 
-/// Cell numbers of points without a cell.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Nowhere {
-    /// Outside the range.
-    pub(super) out_of_range: u32,
-    /// With a value that is NaN or infinite.
-    pub(super) not_finite: u32,
-}
+/// Cell numbers that stand for no cell: the two after those of the grid, for points outside the range and for points
+/// with a value that is not finite.
+pub(super) const NO_CELLS: usize = 2;
 
-impl Nowhere {
-    /// The two numbers after those of the cells.
-    pub(super) const fn after(num_cells: usize) -> Self {
-        // Fits: a grid has at most 2²⁴ cells.
-        Self {
-            out_of_range: num_cells as u32,
-            not_finite: num_cells as u32 + 1,
-        }
-    }
+/// Points without a cell.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Nowhere {
+    pub(super) out_of_range: usize,
+    pub(super) not_finite: usize,
 }
 
 /// Writes, for the first `cells.len()` points, the rank of their cell in the grid's order, or why there is none.
-pub(super) fn assign_cells(isa: Isa, points: &PointColumns<'_>, spec: &PillarGridSpec, cells: &mut [u32]) {
+pub(super) fn assign_cells(
+    isa: Isa,
+    points: &PointColumns<'_>,
+    spec: &PillarGridSpec,
+    cells: &mut [u32],
+) -> Nowhere {
     match isa {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: an `Isa` other than `Scalar` is one that `Isa::detect` or `Isa::is_available` found.
@@ -42,22 +38,24 @@ pub(super) fn assign_cells(isa: Isa, points: &PointColumns<'_>, spec: &PillarGri
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2")]
-fn assign_avx512(points: &PointColumns<'_>, spec: &PillarGridSpec, cells: &mut [u32]) {
-    assign(points, spec, cells);
+fn assign_avx512(points: &PointColumns<'_>, spec: &PillarGridSpec, cells: &mut [u32]) -> Nowhere {
+    assign(points, spec, cells)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn assign_avx2(points: &PointColumns<'_>, spec: &PillarGridSpec, cells: &mut [u32]) {
-    assign(points, spec, cells);
+fn assign_avx2(points: &PointColumns<'_>, spec: &PillarGridSpec, cells: &mut [u32]) -> Nowhere {
+    assign(points, spec, cells)
 }
 
 /// Points handled at once, so that their cells stay in the nearest cache while the columns after z are looked at.
 const AT_ONCE: usize = 1024;
 
 #[inline(always)]
-fn assign(points: &PointColumns<'_>, spec: &PillarGridSpec, cells: &mut [u32]) {
-    let nowhere = Nowhere::after(spec.num_cells());
+fn assign(points: &PointColumns<'_>, spec: &PillarGridSpec, cells: &mut [u32]) -> Nowhere {
+    // Fits: a grid has at most 2²⁴ cells.
+    let (out_of_range, not_finite) = (spec.num_cells() as u32, spec.num_cells() as u32 + 1);
+    let mut nowhere = Nowhere::default();
     let ([min_x, min_y, min_z], [max_x, max_y, max_z]) = (spec.range_min_m(), spec.range_max_m());
     let [voxel_x, voxel_y, _] = spec.voxel_size_m();
     // Fit: sizes of a grid are u16.
@@ -69,29 +67,39 @@ fn assign(points: &PointColumns<'_>, spec: &PillarGridSpec, cells: &mut [u32]) {
 
     for (chunk, cells) in cells.chunks_mut(AT_ONCE).enumerate() {
         let from = chunk * AT_ONCE;
-        let [x, y, z] = points.xyz.map(|column| &column[from..from + cells.len()]);
+        let [x, y, z] = points.xyz().map(|column| &column[from..from + cells.len()]);
         for (((cell, &x), &y), &z) in cells.iter_mut().zip(x).zip(y).zip(z) {
             let inside = (x >= min_x) & (x < max_x) & (y >= min_y) & (y < max_y) & (z >= min_z) & (z < max_z);
-            // Inside, the quotients are not negative, so the whole part is the floor.
-            let ix = (((x - min_x) / voxel_x) as i32).min(last_x);
-            let iy = (((y - min_y) / voxel_y) as i32).min(last_y);
+            let ix = index((x - min_x) / voxel_x, last_x);
+            let iy = index((y - min_y) / voxel_y, last_y);
             let rank = first
                 .wrapping_add(step_x.wrapping_mul(ix))
                 .wrapping_add(step_y.wrapping_mul(iy));
             let finite = is_finite(x) & is_finite(y) & is_finite(z);
-            let placed = if inside { rank as u32 } else { nowhere.out_of_range };
-            *cell = if finite { placed } else { nowhere.not_finite };
+            let placed = if inside { rank as u32 } else { out_of_range };
+            *cell = if finite { placed } else { not_finite };
         }
         for column in points.extra() {
             for (cell, &value) in cells.iter_mut().zip(&column[from..]) {
-                *cell = if is_finite(value) {
-                    *cell
-                } else {
-                    nowhere.not_finite
-                };
+                *cell = if is_finite(value) { *cell } else { not_finite };
             }
         }
+        let count = |no_cell: u32| cells.iter().map(|&cell| u32::from(cell == no_cell)).sum::<u32>();
+        nowhere.out_of_range += count(out_of_range) as usize;
+        nowhere.not_finite += count(not_finite) as usize;
     }
+    nowhere
+}
+
+/// The whole part of a quotient, 0 where it is negative or NaN, `last` where it is larger. Inside the range no quotient
+/// is negative, so the whole part is the floor.
+#[inline(always)]
+fn index(quotient: f32, last: i32) -> i32 {
+    let last = last as f32;
+    let from_zero = if quotient > 0.0 { quotient } else { 0.0 };
+    let clamped = if from_zero < last { from_zero } else { last };
+    // SAFETY: a number from 0 to 65534, and not NaN: comparisons with NaN are false.
+    unsafe { clamped.to_int_unchecked() }
 }
 
 /// As `f32::is_finite`, in integers.
@@ -129,13 +137,14 @@ mod tests {
             for length in [0, 1, 15, 1024, 1025, 3001] {
                 let points = PointColumns::new(&x, &y, &z, &[&lag]).unwrap();
                 let mut scalar = vec![7; length];
-                assign_cells(Isa::Scalar, &points, &spec, &mut scalar);
+                let nowhere = assign_cells(Isa::Scalar, &points, &spec, &mut scalar);
+                assert_eq!(length == 0, nowhere == Nowhere::default());
                 for isa in [Isa::Avx2, Isa::Avx512]
                     .into_iter()
                     .filter(|isa| isa.is_available())
                 {
                     let mut wide = vec![9; length];
-                    assign_cells(isa, &points, &spec, &mut wide);
+                    assert_eq!(assign_cells(isa, &points, &spec, &mut wide), nowhere);
                     assert_eq!(scalar, wide, "{isa}");
                 }
             }
