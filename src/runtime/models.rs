@@ -8,7 +8,8 @@ use crate::device::{Backends, Device, DeviceConfig, DeviceHealth, FaultDevice, I
 use crate::image::Preset;
 use crate::numeric::Fp8Format;
 use crate::perception::{
-    Detector, DetectorGraph, DetectorTrace, Head, HeadKind, Thresholds, coco_80, read_labels,
+    Detector, DetectorGraph, DeviceModel, Head, HeadKind, HostModel, ModelTrace, Thresholds, coco_80,
+    read_labels,
 };
 use crate::pipeline::{
     self, DetectorType, DeviceSettings, Labels, ModelSettings, NodeKind, Pipeline, Precision, Preprocess,
@@ -21,13 +22,13 @@ use crate::weights::{OnnxModel, WeightFormat};
 #[derive(Debug)]
 pub(super) struct DetectorParts {
     pub(super) host: HostPart,
-    pub(super) device: DetectorGraph,
+    pub(super) device: Box<dyn DeviceModel>,
 }
 
 /// What the stages on the host need.
 #[derive(Debug)]
 pub(super) struct HostPart {
-    pub(super) detector: Arc<Detector>,
+    pub(super) model: Arc<dyn HostModel>,
     /// Floats of one network output.
     pub(super) output_len: usize,
 }
@@ -95,10 +96,10 @@ fn load(name: &str, settings: &ModelSettings) -> Result<DetectorParts, RuntimeEr
         )));
     }
     let output_len = graph.output_dims().iter().product();
-    let detector = Arc::new(Detector::new(name.into(), preset, graph.input_px(), head, labels));
+    let model = Arc::new(Detector::new(name.into(), preset, graph.input_px(), head, labels));
     Ok(DetectorParts {
-        host: HostPart { detector, output_len },
-        device: graph,
+        host: HostPart { model, output_len },
+        device: Box::new(graph),
     })
 }
 
@@ -115,13 +116,13 @@ const fn weight_format(word: pipeline::WeightFormat) -> WeightFormat {
     }
 }
 
-/// Opens the device and builds the traces of all graphs on it, at every call anew. Without restarts it is called
-/// once, and the graphs are not kept.
+/// Opens the device and builds the traces of all models on it, at every call anew. Without restarts it is called
+/// once, and the models are not kept.
 pub(super) fn open_device(
     config: DeviceConfig,
     settings: &DeviceSettings,
     restarts: bool,
-    mut graphs: Vec<DetectorGraph>,
+    mut models: Vec<Box<dyn DeviceModel>>,
 ) -> OpenDevice {
     let faults = &settings.faults;
     let faults = (!faults.faults.is_empty()).then(|| InjectedFaults::new(faults));
@@ -135,7 +136,7 @@ pub(super) fn open_device(
         if let Some(faults) = &faults {
             opened.device = Box::new(FaultDevice::new(opened.device, faults.clone()));
         }
-        let built = build_all(opened.device.as_mut(), &graphs).map_err(|error| {
+        let built = build_all(opened.device.as_mut(), &models).map_err(|error| {
             let failure = match opened.device.health() {
                 DeviceHealth::Lost { reason } => OpenFailure { reason, lost: true },
                 _ => OpenFailure {
@@ -147,7 +148,7 @@ pub(super) fn open_device(
             failure
         });
         if !restarts {
-            graphs.clear();
+            models.clear();
         }
         Ok((opened, built?))
     })
@@ -156,8 +157,8 @@ pub(super) fn open_device(
 /// All warm-ups first, then all captures, so that nothing is allocated after the first capture.
 fn build_all(
     device: &mut dyn Device,
-    graphs: &[DetectorGraph],
-) -> Result<Vec<DetectorTrace>, Box<dyn std::error::Error + Send + Sync>> {
+    models: &[Box<dyn DeviceModel>],
+) -> Result<Vec<ModelTrace>, Box<dyn std::error::Error + Send + Sync>> {
     let options = match device.caps().queues {
         1 => TraceOptions {
             output_phases: 2,
@@ -165,9 +166,9 @@ fn build_all(
         },
         _ => TraceOptions::two_queues(),
     };
-    let mut traces = Vec::with_capacity(graphs.len());
-    for graph in graphs {
-        traces.push(DetectorTrace::build(device, graph, options.clone())?);
+    let mut traces = Vec::with_capacity(models.len());
+    for model in models {
+        traces.push(model.build(device, options.clone())?);
     }
     for trace in &mut traces {
         trace.capture(device)?;
