@@ -15,7 +15,7 @@ import sys
 
 import numpy as np
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
-from rosbags.typesys.store import Nodetype
+from rosbags.interfaces import Nodetype
 
 way, kind, path = sys.argv[1:4]
 store = get_typestore(Stores.EMPTY)
@@ -56,7 +56,7 @@ def value(node):
 
 
 def message(name):
-    fields = store.FIELDDEFS[name][1]
+    fields = store.fielddefs[name][1]
     return store.types[name](**{field: value(node) for field, node in fields})
 
 
@@ -73,11 +73,11 @@ def plain(x):
         return x.tobytes().hex()
     if isinstance(x, (list, np.ndarray)):
         return [plain(item) for item in x]
-    return {name: plain(item) for name, item in vars(x).items() if name != "__msgtype__"}
+    return {name: plain(getattr(x, name)) for name, _ in store.fielddefs[x.__msgtype__][1]}
 
 
 if way == "hash":
-    print(store.generate_msgdef(kind) and store.hash_rihs01(kind))
+    print(store.hash_rihs01(kind))
     known = get_typestore(Stores.ROS2_JAZZY)
     print(known.hash_rihs01(kind) if kind in known.types else "-")
 else:
