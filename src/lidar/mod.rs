@@ -42,7 +42,7 @@ pub use densify::{
     DensifierState, DensifyConfig, DensifyError, DensifyInfo, Enqueued, PastSweep, PointLayout,
     SweepDensifier, SweepPoints, densify_sweeps,
 };
-pub use features::{EncoderInput, FeatureError, FeatureRows, SlotHistory, decorate};
+pub use features::{EncoderInput, FeatureError, FeatureRows, SlotFill, SlotHistory, decorate};
 pub use geometry::{
     RigidTransform, TransformError, mmdet_yaw_to_ros, quaternion_xyzw_from_yaw, ros_yaw_to_mmdet, wrap_angle,
     yaw_from_quaternion_xyzw,
