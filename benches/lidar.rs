@@ -12,7 +12,7 @@ use std::path::Path;
 use criterion::{Criterion, criterion_group, criterion_main};
 use sensorium::lidar::{
     Columns, DensifyConfig, EncoderInput, FeatureRows, PillarGridSpec, PillarSet, PointCloud, RigidTransform,
-    SlotHistory, SweepDensifier, SweepPoints, assign_pillars, decorate, seeded_permutation,
+    SlotFill, SlotHistory, SweepDensifier, SweepPoints, assign_pillars, decorate, seeded_permutation,
 };
 
 const SWEEP_POINTS: usize = 100_000;
@@ -95,13 +95,13 @@ fn frame(criterion: &mut Criterion) {
     group.bench_function("features_f32", |b| {
         b.iter(|| {
             let out = FeatureRows::Dense(&mut dense);
-            decorate(black_box(&set), EncoderInput::Nine, out, Some(&mut dense_history)).unwrap();
+            decorate(black_box(&set), EncoderInput::Nine, out, SlotFill::Zeros, Some(&mut dense_history)).unwrap();
         });
     });
     group.bench_function("features_f32_all_cleared", |b| {
         b.iter(|| {
             let out = FeatureRows::Dense(&mut dense);
-            decorate(black_box(&set), EncoderInput::Nine, out, None).unwrap();
+            decorate(black_box(&set), EncoderInput::Nine, out, SlotFill::Zeros, None).unwrap();
         });
     });
     group.bench_function("features_bf16", |b| {
@@ -111,6 +111,7 @@ fn frame(criterion: &mut Criterion) {
                 black_box(&set),
                 EncoderInput::Nine,
                 out,
+                SlotFill::Zeros,
                 Some(&mut device_history),
             )
             .unwrap();
@@ -122,7 +123,7 @@ fn frame(criterion: &mut Criterion) {
                 next(&mut densifier, &mut points);
                 assign_pillars(&points.columns(), seed, &mut set);
                 let out = FeatureRows::Dense(&mut dense);
-                decorate(&set, EncoderInput::Nine, out, Some(&mut dense_history)).unwrap();
+                decorate(&set, EncoderInput::Nine, out, SlotFill::Zeros, Some(&mut dense_history)).unwrap();
             });
         });
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use sensorium::device::{CpuConfig, CpuDevice};
-use sensorium::perception::{DetectorGraph, DetectorTrace};
+use sensorium::perception::{DetectorGraph, DeviceModel};
 use sensorium::tensor::{DType, HostTensor};
 use sensorium::trace::TraceOptions;
 use sensorium::weights::{OnnxModel, WeightFormat};
@@ -33,14 +33,14 @@ fn networks(c: &mut Criterion) {
                     ..CpuConfig::default()
                 };
                 let mut device = CpuDevice::open(&config).unwrap();
-                let mut trace =
-                    DetectorTrace::build(&mut device, &graph, TraceOptions::two_queues()).unwrap();
+                let mut trace = graph.build(&mut device, TraceOptions::two_queues()).unwrap();
                 trace.capture(&mut device).unwrap();
-                let mut pixels = HostTensor::zeros(*trace.input_spec());
+                let mut pixels = HostTensor::zeros(trace.input_specs()[0]);
                 for (i, byte) in pixels.bytes_mut().iter_mut().enumerate() {
                     *byte = (i * 7 % 251) as u8;
                 }
-                let (runner, variant, input) = trace.runner();
+                let (runner, variants, inputs) = trace.runner();
+                let (variant, input) = (variants[0], inputs[0]);
                 let mut slot = sensorium::device::HostSlot::new(pixels.bytes().len());
                 slot.bytes_mut().unwrap().copy_from_slice(pixels.bytes());
                 let bytes = runner.outputs(variant).unwrap()[0].spec.bytes();

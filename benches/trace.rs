@@ -10,14 +10,12 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use sensorium::device::{
-    Activation, BufferClass, CpuConfig, CpuDevice, Device, EventId, HostSlot, OpDesc, Scalar,
-};
+use sensorium::device::{Activation, BufferClass, CpuConfig, CpuDevice, Device, HostSlot, OpDesc, Scalar};
 use sensorium::ops::DeviceTensor;
 use sensorium::tensor::{DType, TensorSpec};
 use sensorium::trace::{
-    BankOptions, InputId, OnFull, Select, StateOptions, StreamBanks, TraceOptions, TraceRunner, VariantFn,
-    VariantId,
+    BankOptions, InputId, OnFull, Pending, Select, StateOptions, StreamBanks, TraceOptions, TraceRunner,
+    VariantFn, VariantId,
 };
 
 /// Elements between the operations of the toy graph; the input has [`INPUT`] of them.
@@ -48,7 +46,7 @@ struct Bench {
     variant: VariantId,
     slots: [HostSlot; 2],
     outputs: [HostSlot; 2],
-    reads: [Option<EventId>; 2],
+    before: Option<Pending>,
 }
 
 impl Bench {
@@ -67,7 +65,7 @@ impl Bench {
             runner,
             input,
             variant,
-            reads: [None; 2],
+            before: None,
         }
     }
 
@@ -81,23 +79,24 @@ impl Bench {
         self.runner.wait(&mut self.device, read.unwrap()).unwrap();
     }
 
-    /// One frame of a stream: the last but one is waited for.
+    /// One frame of a stream, with one on the device. Its output is read once the replay of the next is enqueued: a read
+    /// waits for its replay, and what lies behind it on its queue waits as well.
     fn next(&mut self, frame: usize) {
         let turn = frame % 2;
-        if let Some(read) = self.reads[turn] {
-            self.runner.wait(&mut self.device, read).unwrap();
-        }
         let inputs = [(self.input, &self.slots[turn])];
         let pending = self.runner.run(&mut self.device, self.variant, &inputs).unwrap();
-        let read = self
-            .runner
-            .read(&mut self.device, pending, 0, &mut self.outputs[turn]);
-        self.reads[turn] = Some(read.unwrap());
+        if let Some(before) = self.before.replace(pending) {
+            self.runner.wait(&mut self.device, before.done).unwrap();
+            let read = self
+                .runner
+                .read(&mut self.device, before, 0, &mut self.outputs[turn]);
+            self.runner.wait(&mut self.device, read.unwrap()).unwrap();
+        }
     }
 
     fn drain(&mut self) {
         self.device.drain(Duration::from_secs(60)).unwrap();
-        self.reads = [None; 2];
+        self.before = None;
     }
 }
 

@@ -15,7 +15,7 @@ use sensorium::device::{CpuConfig, CpuDevice, Device};
 use sensorium::image::{BackMap, Preset, decode_image};
 use sensorium::outputs::Detection2D;
 use sensorium::perception::{
-    BoxExtent, Detector, DetectorGraph, DetectorTrace, Head, HeadKind, Thresholds, coco_80, iou,
+    BoxExtent, Detector, DetectorGraph, DeviceModel, Head, HeadKind, ModelTrace, Thresholds, coco_80, iou,
 };
 use sensorium::tensor::{DType, HostTensor};
 use sensorium::trace::TraceOptions;
@@ -50,7 +50,7 @@ struct Family {
 /// A captured network on a device of its own.
 struct Network {
     device: CpuDevice,
-    trace: DetectorTrace,
+    trace: ModelTrace,
 }
 
 impl Network {
@@ -72,7 +72,7 @@ impl Network {
             deadline: Duration::from_secs(300),
             ..options
         };
-        let mut trace = DetectorTrace::build(&mut device, graph, options).unwrap();
+        let mut trace = graph.build(&mut device, options).unwrap();
         trace.capture(&mut device).unwrap();
         Self { device, trace }
     }
@@ -80,10 +80,10 @@ impl Network {
     /// The network's output for one input, through upload, replay and read.
     fn replay(&mut self, pixels: &[u8]) -> Vec<f32> {
         let Self { device, trace } = self;
-        let mut input = device.host_slot(trace.input_bytes()).unwrap();
+        let mut input = device.host_slot(trace.input_specs()[0].bytes()).unwrap();
         let mut output = device.host_slot(trace.output_bytes()).unwrap();
         input.bytes_mut().unwrap()[..pixels.len()].copy_from_slice(pixels);
-        let (_, pending) = trace.submit(device, &input).unwrap();
+        let (_, pending) = trace.submit(device, 0, [&input]).unwrap();
         trace.runner().0.wait(device, pending.done).unwrap();
         let read = trace.read(device, pending, &mut output).unwrap();
         trace.runner().0.wait(device, read).unwrap();
@@ -93,7 +93,8 @@ impl Network {
     /// The same without a trace.
     fn eager(&mut self, pixels: &[u8], input_px: [usize; 2]) -> Vec<f32> {
         let tensor = HostTensor::from_slice(&[1, input_px[1], input_px[0], 3], pixels).unwrap();
-        let (runner, variant, input) = self.trace.runner();
+        let (runner, variants, inputs) = self.trace.runner();
+        let (variant, input) = (variants[0], inputs[0]);
         let outputs = runner
             .run_eager(&mut self.device, variant, &[(input, &tensor)])
             .unwrap();

@@ -71,6 +71,17 @@ pub enum FeatureRows<'a> {
     DeviceBf16(&'a mut [u16]),
 }
 
+/// What the slots of a pillar hold that have no point. An encoder takes its maximum over all slots, so its weights belong
+/// to the one that they were trained with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum SlotFill {
+    /// Zeros, as in Autoware: they go through the encoder like points.
+    #[default]
+    Zeros,
+    /// The pillar's first point, which leaves the maximum to the points there are.
+    FirstPoint,
+}
+
 /// What the last frame left in one buffer, so that the next clears only that: most slots of most pillars are empty.
 ///
 /// Belongs to one buffer that nobody else writes. A new one clears the whole buffer.
@@ -138,8 +149,8 @@ pub enum FeatureError {
 
 /// Writes the features of every pillar, as `generateFeatures_kernel` computes them: the columns of a point, its offsets
 /// to the mean of its pillar's points (a float32 sum in the order of the slots, divided by their number), and its
-/// offsets to the middle of the pillar ([`centre_m`](super::PillarGridSpec::centre_m)). All else becomes 0: slots without a point, rows
-/// without a pillar.
+/// offsets to the middle of the pillar ([`centre_m`](super::PillarGridSpec::centre_m)). Slots without a point
+/// become what `fill` says, rows without a pillar 0.
 ///
 /// # Errors
 /// [`FeatureError`]; nothing is written then.
@@ -147,6 +158,7 @@ pub fn decorate(
     set: &PillarSet,
     input: EncoderInput,
     out: FeatureRows<'_>,
+    fill: SlotFill,
     history: Option<&mut SlotHistory>,
 ) -> Result<(), FeatureError> {
     let slots = set.grid().max_points_per_pillar();
@@ -162,7 +174,7 @@ pub fn decorate(
     }
     match out {
         FeatureRows::Dense(values) => {
-            let target = Target::new(set, values, slots, input.size(), history)?;
+            let target = Target::new(set, values, slots, input.size(), fill, history)?;
             match input {
                 EncoderInput::Nine => write::<4, 2, 9, _>(set, target, copy_slots),
                 EncoderInput::Ten => write::<4, 3, 10, _>(set, target, copy_slots),
@@ -171,11 +183,11 @@ pub fn decorate(
             }
         }
         FeatureRows::Device32(values) => {
-            let target = Target::new(set, values, DEVICE_SLOTS, LANES, history)?;
+            let target = Target::new(set, values, DEVICE_SLOTS, LANES, fill, history)?;
             write_device(set, input, target, copy_slots);
         }
         FeatureRows::DeviceBf16(codes) => {
-            let target = Target::new(set, codes, DEVICE_SLOTS, LANES, history)?;
+            let target = Target::new(set, codes, DEVICE_SLOTS, LANES, fill, history)?;
             write_device(set, input, target, encode_slots);
         }
     }
@@ -201,6 +213,7 @@ struct Target<'a, T> {
     values: &'a mut [T],
     row_values: usize,
     slots: usize,
+    fill: SlotFill,
     history: Option<&'a mut SlotHistory>,
 }
 
@@ -210,6 +223,7 @@ impl<'a, T: Copy + Default> Target<'a, T> {
         values: &'a mut [T],
         slots: usize,
         slot_values: usize,
+        fill: SlotFill,
         mut history: Option<&'a mut SlotHistory>,
     ) -> Result<Self, FeatureError> {
         let row_values = slots * slot_values;
@@ -239,6 +253,7 @@ impl<'a, T: Copy + Default> Target<'a, T> {
             values,
             row_values,
             slots,
+            fill,
             history,
         })
     }
@@ -255,6 +270,7 @@ fn write<const RAW: usize, const CENTRE: usize, const WIDTH: usize, T: Copy + De
         values,
         row_values,
         slots,
+        fill,
         mut history,
     } = target;
     let grid_slots = set.grid().max_points_per_pillar();
@@ -278,12 +294,18 @@ fn write<const RAW: usize, const CENTRE: usize, const WIDTH: usize, T: Copy + De
                 let first = row[0];
                 row[grid_slots..].fill(first);
                 let filled = points.len();
-                if filled < before {
+                if fill == SlotFill::FirstPoint {
+                    row[filled..grid_slots].fill(first);
+                } else if filled < before {
                     row[filled..before.min(grid_slots)]
                         .as_flattened_mut()
                         .fill(T::default());
                 }
-                if grid_slots < slots { slots } else { filled }
+                if grid_slots < slots || fill == SlotFill::FirstPoint {
+                    slots
+                } else {
+                    filled
+                }
             }
             _ => {
                 row[..before].as_flattened_mut().fill(T::default());

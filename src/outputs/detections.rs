@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::DetectedObjects;
+
 /// One detected object in an image.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Detection2D {
@@ -55,6 +57,32 @@ impl Detections2D {
     #[must_use]
     pub fn label(&self, detection: &Detection2D) -> Cow<'_, str> {
         label_name(&self.labels, detection.label_id)
+    }
+}
+
+/// What a model found in one frame.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Detections {
+    /// Boxes in an image.
+    Image(Detections2D),
+    /// Objects on the road.
+    Objects(DetectedObjects),
+}
+
+impl Detections {
+    /// Number of objects.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        match self {
+            Self::Image(found) => found.detections.len(),
+            Self::Objects(found) => found.objects.len(),
+        }
+    }
+
+    /// Whether nothing was found.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 }
 

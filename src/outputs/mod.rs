@@ -3,5 +3,7 @@
 mod detections;
 mod objects;
 
-pub use detections::{Detection2D, Detections2D, label_name};
-pub use objects::{DetectedObject, ObjectLabel, OrientationAvailability, PoseVariance, Twist2D};
+pub use detections::{Detection2D, Detections, Detections2D, label_name};
+pub use objects::{
+    DetectedObject, DetectedObjects, ObjectLabel, OrientationAvailability, PoseVariance, Twist2D,
+};

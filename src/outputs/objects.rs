@@ -1,5 +1,7 @@
 //! Objects on the road.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 /// Classes of Autoware's `ObjectClassification`, with its numbers.
@@ -75,4 +77,15 @@ pub struct DetectedObject {
     /// Variances of the speed forward and to the left in m²/s², where the network says them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub twist_variance: Option<[f64; 2]>,
+}
+
+/// The objects detected in one sweep or set of sensors.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DetectedObjects {
+    /// The objects, best score first.
+    pub objects: Vec<DetectedObject>,
+    /// Name of the model that made them.
+    pub model: Arc<str>,
+    /// Coordinate frame that positions and headings refer to.
+    pub frame_id: Arc<str>,
 }

@@ -48,6 +48,9 @@ pub enum HeadError {
         /// The stride that does not divide it.
         stride: usize,
     },
+    /// The frame was prepared for another kind of model.
+    #[error("the frame was prepared for another kind of model")]
+    Placement,
     /// The slice is shorter or longer than the head.
     #[error("head has {expected} values, found {found}")]
     Length {

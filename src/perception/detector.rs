@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Head, HeadError};
+use super::{Head, HeadError, HostModel, Placement, PrepareError, PreparedFrame, Sensor, SensorData};
 use crate::image::{BackMap, ImageError, ImageRef, LetterboxPlan, Preset, Workspace};
-use crate::outputs::Detections2D;
+use crate::outputs::{Detections, Detections2D};
 
 /// Image sizes whose plan is kept. A vehicle has a handful of cameras; more sizes than this only cost time.
 const PLANS: usize = 16;
@@ -42,12 +42,6 @@ impl Detector {
             plans: Mutex::new(VecDeque::with_capacity(PLANS)),
             workspaces: Mutex::new(Vec::new()),
         }
-    }
-
-    /// Name of the model.
-    #[must_use]
-    pub fn model(&self) -> &str {
-        &self.model
     }
 
     /// Bytes of one network input: `[1, height, width, 3]` uint8.
@@ -121,5 +115,51 @@ impl Detector {
         }
         plans.push_back((source_px, Arc::clone(&plan)));
         Ok(plan)
+    }
+}
+
+impl HostModel for Detector {
+    fn name(&self) -> &Arc<str> {
+        &self.model
+    }
+
+    fn sensor(&self) -> Sensor {
+        Sensor::Camera
+    }
+
+    fn prepare(
+        &self,
+        data: &SensorData<'_>,
+        inputs: &mut [&mut [u8]],
+    ) -> Result<PreparedFrame, PrepareError> {
+        let SensorData::Image(image) = data else {
+            return Err(PrepareError::WrongSensor {
+                expected: self.sensor(),
+            });
+        };
+        let [input] = inputs else {
+            return Err(PrepareError::InputLength {
+                input: 0,
+                expected: self.input_bytes(),
+                found: 0,
+            });
+        };
+        let placement = Placement::Image(self.prepare(image, input)?);
+        Ok(PreparedFrame {
+            variant: 0,
+            placement,
+        })
+    }
+
+    fn finish(
+        &self,
+        output: &[f32],
+        placement: &Placement,
+        frame_id: &Arc<str>,
+    ) -> Result<Detections, HeadError> {
+        let Placement::Image(back) = placement else {
+            return Err(HeadError::Placement);
+        };
+        self.finish(output, back, frame_id).map(Detections::Image)
     }
 }

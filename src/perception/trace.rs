@@ -1,176 +1,44 @@
-//! The device half of a detector: the network as a captured trace.
+//! A model on a device: its variants as captured traces.
 
-use std::sync::Arc;
+use smallvec::SmallVec;
 
-use crate::device::{BinaryKind, BufferClass, Cq, Device, EventId, HostSlot, OpDesc, Operand};
-use crate::models::{ImportError, InputFormat, LoadedGraph, LowerOptions, LoweredGraph, lower};
-use crate::ops::{DeviceTensor, OpContext};
-use crate::tensor::{DType, TensorError, TensorSpec};
-use crate::trace::{InputId, Pending, TraceError, TraceOptions, TraceRunner, VariantId};
-use crate::weights::{OnnxModel, WeightFormat};
+use super::DeviceWeights;
+use crate::device::{Device, EventId, HostSlot};
+use crate::tensor::TensorSpec;
+use crate::trace::{InputId, Pending, TraceError, TraceRunner, VariantId};
 
-/// Name of the network's input in the trace.
-const INPUT: &str = "pixels";
-/// Name of the network's output in the trace.
-const OUTPUT: &str = "head";
-
-/// Name of the factor on pixels.
-const SCALE: &str = "scale";
-
-/// Why a network is not taken as a detector.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum GraphError {
-    /// The importer refused it.
-    #[error(transparent)]
-    Import(#[from] ImportError),
-    /// Not one image in and one tensor out.
-    #[error(
-        "{model}: a detector has one input [1, 3, height, width] and one output, this network has {found}"
-    )]
-    Form {
-        /// The model.
-        model: String,
-        /// What it has instead.
-        found: String,
-    },
-    /// A size that is refused.
-    #[error(transparent)]
-    Tensor(#[from] TensorError),
-}
-
-/// A detection network read from ONNX and lowered: one input of camera pixels, one output.
-#[derive(Debug, Clone)]
-pub struct DetectorGraph {
-    name: Arc<str>,
-    graph: LoweredGraph,
-    /// Camera pixels, `[1, height, width, 3]` uint8.
-    pixels: TensorSpec,
-    scale: f32,
-}
-
-impl DetectorGraph {
-    /// Lowers a network whose one input is `[1, 3, height, width]`. The trace takes uint8 pixels
-    /// `[1, height, width, 3]` in the channel order of the weights; they are multiplied by `scale` on the
-    /// device. `weights` says how the weights are stored until they are brought there.
-    ///
-    /// # Errors
-    /// [`GraphError`] for what cannot be lowered, or is no detector.
-    pub fn lower(
-        name: Arc<str>,
-        model: &OnnxModel,
-        storage: DType,
-        weights: WeightFormat,
-        scale: f32,
-    ) -> Result<Self, GraphError> {
-        let form = |found: String| GraphError::Form {
-            model: model.name().to_owned(),
-            found,
-        };
-        let [input] = model.inputs() else {
-            return Err(form(format!("{} inputs", model.inputs().len())));
-        };
-        if model.outputs().len() != 1 {
-            return Err(form(format!("{} outputs", model.outputs().len())));
-        }
-        let format = if scale == 1.0 {
-            InputFormat::U8ChannelsLast
-        } else {
-            InputFormat::F32ChannelsLast
-        };
-        let options = LowerOptions {
-            storage,
-            weights,
-            formats: [(input.name.clone(), format)].into(),
-            ..LowerOptions::default()
-        };
-        let graph = lower(model, &options)?;
-        let dims = graph.inputs[0].spec.shape;
-        if dims[0] != 1 || dims[3] != 3 {
-            return Err(form(format!(
-                "an input of {} images with {} channels",
-                dims[0], dims[3]
-            )));
-        }
-        Ok(Self {
-            name,
-            graph,
-            pixels: TensorSpec::new(&dims, DType::U8)?,
-            scale,
-        })
-    }
-
-    /// Width and height of the input in pixels.
-    #[must_use]
-    pub fn input_px(&self) -> [usize; 2] {
-        [self.pixels.shape[2], self.pixels.shape[1]]
-    }
-
-    /// Dimensions of the output.
-    #[must_use]
-    pub fn output_dims(&self) -> &[usize] {
-        &self.graph.outputs[0].spec.shape
-    }
-}
-
-/// A network on a device, ready to be captured and replayed.
+/// A network on a device, ready to be captured and replayed. All its variants take the same inputs and give one
+/// output.
 #[derive(Debug)]
-pub struct DetectorTrace {
-    network: Arc<LoadedGraph>,
+pub struct ModelTrace {
+    weights: Box<dyn DeviceWeights>,
     runner: TraceRunner,
-    variant: VariantId,
-    input: InputId,
-    input_spec: TensorSpec,
+    variants: SmallVec<[VariantId; 4]>,
+    inputs: SmallVec<[InputId; 2]>,
+    input_specs: SmallVec<[TensorSpec; 2]>,
     output_spec: TensorSpec,
 }
 
-impl DetectorTrace {
-    /// Puts weights and persistent tensors on the device and warms the network up. To be done for every
-    /// detector before the first [`DetectorTrace::capture`].
+impl ModelTrace {
+    /// Warms up what a model registered.
     ///
     /// # Errors
-    /// Device errors, or an operation that the device cannot do.
-    pub fn build(
+    /// [`TraceError`].
+    pub fn new(
         device: &mut dyn Device,
-        graph: &DetectorGraph,
-        options: TraceOptions,
-    ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
-        let input_spec = graph.pixels;
-        let output_spec = graph.graph.outputs[0].spec;
-        let loaded = Arc::new(LoadedGraph::prepare(graph.graph.clone(), device, Cq::COMPUTE)?);
-        let mut runner = TraceRunner::new(&graph.name, options)?;
-        let input = runner.add_input(device, INPUT, input_spec, None)?;
-        runner.add_param(device, SCALE, graph.scale)?;
-        runner.add_output(device, OUTPUT, output_spec)?;
-        let network = Arc::clone(&loaded);
-        let scaled = graph.scale != 1.0;
-        let variant = runner.add_variant(
-            device,
-            "default",
-            Box::new(move |context| {
-                let (pixels, factor, head) = (
-                    context.input(INPUT)?,
-                    context.param(SCALE)?,
-                    context.output(OUTPUT)?,
-                );
-                if scaled {
-                    let floats = scale_pixels(context.ops(), pixels, factor)?;
-                    let forward = network.forward_into(context.ops(), &[floats], &[head]);
-                    context.ops().free(&floats)?;
-                    forward?;
-                } else {
-                    network.forward_into(context.ops(), &[pixels], &[head])?;
-                }
-                Ok(vec![(OUTPUT.to_owned(), head)])
-            }),
-        )?;
+        mut runner: TraceRunner,
+        inputs: &[(InputId, TensorSpec)],
+        output_spec: TensorSpec,
+        variants: &[VariantId],
+        weights: Box<dyn DeviceWeights>,
+    ) -> Result<Self, TraceError> {
         runner.warm_up(device)?;
         Ok(Self {
-            network: loaded,
+            weights,
             runner,
-            variant,
-            input,
-            input_spec,
+            variants: variants.into(),
+            inputs: inputs.iter().map(|(id, _)| *id).collect(),
+            input_specs: inputs.iter().map(|(_, spec)| *spec).collect(),
             output_spec,
         })
     }
@@ -183,16 +51,10 @@ impl DetectorTrace {
         self.runner.capture(device)
     }
 
-    /// Camera pixels: `[1, height, width, 3]` uint8.
+    /// The inputs, in their order.
     #[must_use]
-    pub const fn input_spec(&self) -> &TensorSpec {
-        &self.input_spec
-    }
-
-    /// Bytes of one input.
-    #[must_use]
-    pub fn input_bytes(&self) -> usize {
-        self.input_spec.bytes()
+    pub fn input_specs(&self) -> &[TensorSpec] {
+        &self.input_specs
     }
 
     /// Bytes of one output.
@@ -201,17 +63,20 @@ impl DetectorTrace {
         self.output_spec.bytes()
     }
 
-    /// Enqueues upload and replay. The event completes when the slot is free again.
+    /// Enqueues upload and replay of a variant, with one slot for each input. The event completes when the slots are
+    /// free again.
     ///
     /// # Errors
     /// [`TraceError`].
-    pub fn submit(
+    pub fn submit<'s>(
         &mut self,
         device: &mut dyn Device,
-        input: &HostSlot,
+        variant: usize,
+        slots: impl IntoIterator<Item = &'s HostSlot>,
     ) -> Result<(EventId, Pending), TraceError> {
-        let uploaded = self.runner.upload(device, &[(self.input, input)])?;
-        let pending = self.runner.replay(device, self.variant)?;
+        let inputs: SmallVec<[(InputId, &HostSlot); 2]> = self.inputs.iter().copied().zip(slots).collect();
+        let uploaded = self.runner.upload(device, &inputs)?;
+        let pending = self.runner.replay(device, self.variants[variant])?;
         Ok((uploaded, pending))
     }
 
@@ -236,9 +101,9 @@ impl DetectorTrace {
         self.runner.read(device, pending, 0, output)
     }
 
-    /// The trace runner, for tests and benches.
-    pub fn runner(&mut self) -> (&mut TraceRunner, VariantId, InputId) {
-        (&mut self.runner, self.variant, self.input)
+    /// The trace runner with its variants and inputs, for tests and benches.
+    pub fn runner(&mut self) -> (&mut TraceRunner, &[VariantId], &[InputId]) {
+        (&mut self.runner, &self.variants, &self.inputs)
     }
 
     /// What the trace holds, for reports.
@@ -247,36 +112,13 @@ impl DetectorTrace {
         self.runner.describe()
     }
 
-    /// Releases the trace and the weights.
+    /// Releases the traces and the weights.
     ///
     /// # Errors
     /// The first device error; everything is tried.
     pub fn release(&mut self, device: &mut dyn Device) -> Result<(), TraceError> {
         let released = self.runner.release(device);
-        self.network.release(device);
+        self.weights.release(device);
         released
     }
-}
-
-/// `pixels * factor` as a new fp32 tensor of the same shape.
-fn scale_pixels(
-    ops: &mut OpContext<'_>,
-    pixels: DeviceTensor,
-    factor: DeviceTensor,
-) -> Result<DeviceTensor, Box<dyn std::error::Error + Send + Sync>> {
-    let spec = TensorSpec::new(&pixels.view.shape, DType::F32)?;
-    let floats = ops.alloc(&spec, BufferClass::Intermediate)?;
-    ops.copy(&pixels, &floats)?;
-    let factor_view = factor.view.broadcast_to(spec.shape)?;
-    let op = OpDesc::Binary {
-        lhs: floats.operand(),
-        rhs: Operand {
-            dtype: factor.dtype,
-            view: factor_view,
-        },
-        dst: floats.operand(),
-        kind: BinaryKind::Mul,
-    };
-    ops.run(&op, &[floats.buffer, factor.buffer, floats.buffer])?;
-    Ok(floats)
 }

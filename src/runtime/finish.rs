@@ -6,8 +6,8 @@ use super::channel::Sender;
 use super::frame::{Detected, Inferred, Sample};
 use super::meter::Meter;
 use super::stage::StageLogic;
-use crate::outputs::Detections2D;
-use crate::perception::Detector;
+use crate::outputs::Detections;
+use crate::perception::HostModel;
 use crate::telemetry::{DropReason, FrameId, Ledger, MonotonicClock, Stage, StreamId};
 
 /// A result and its account at one sink.
@@ -29,8 +29,8 @@ pub(crate) struct SinkOutlet {
 pub(crate) struct Finish {
     /// Name of the actor.
     pub name: String,
-    /// Host half of the detector.
-    pub detector: Arc<Detector>,
+    /// Host half of the model.
+    pub model: Arc<dyn HostModel>,
     /// Floats of one network output.
     pub output_len: usize,
     /// Where results go.
@@ -47,7 +47,7 @@ pub(crate) struct Finish {
 
 impl StageLogic for Finish {
     type In = Inferred;
-    type Out = Detections2D;
+    type Out = Detections;
     type Permit = ();
 
     fn name(&self) -> &str {
@@ -58,13 +58,13 @@ impl StageLogic for Finish {
         Some(())
     }
 
-    fn work(&self, sample: Sample<Inferred>, (): ()) -> Result<Sample<Detections2D>, DropReason> {
+    fn work(&self, sample: Sample<Inferred>, (): ()) -> Result<Sample<Detections>, DropReason> {
         let (mut sample, Inferred { output, placement }) = sample.replace(());
         sample.meta.times.begin(Stage::Finish, self.clock.now_ns());
         let bytes = output.bytes().map_err(|_| DropReason::DeviceError)?;
         let values: &[f32] = bytemuck::cast_slice(&bytes[..self.output_len * 4]);
         let detections = self
-            .detector
+            .model
             .finish(values, &placement, &sample.meta.frame_id)
             .map_err(|error| {
                 tracing::error!(actor = self.name, frame = %sample.meta.id, %error, "network output refused");
@@ -75,7 +75,7 @@ impl StageLogic for Finish {
         Ok(sample.replace(detections).0)
     }
 
-    async fn emit(&self, sample: Sample<Detections2D>) {
+    async fn emit(&self, sample: Sample<Detections>) {
         let dropped_before = self.ledger.frame_out(sample.meta.id);
         let (mut sample, detections) = sample.replace(());
         sample.meta.times.begin(Stage::Publish, self.clock.now_ns());

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::slots::PooledSlot;
-use crate::image::BackMap;
-use crate::outputs::Detections2D;
+use crate::outputs::Detections;
+use crate::perception::Placement;
 use crate::telemetry::{FrameId, FrameTimes};
 
 /// Facts of one frame that every hop needs.
@@ -65,15 +67,20 @@ impl<T> Sample<T> {
     }
 }
 
+/// One slot for each input of a network.
+pub(crate) type Slots = SmallVec<[PooledSlot; 2]>;
+
 /// Ready for the device.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     /// Which detector it is for.
     pub detector: usize,
-    /// The network's input.
-    pub input: PooledSlot,
-    /// How the image lies in it.
-    pub placement: BackMap,
+    /// Which of its variants is to run.
+    pub variant: usize,
+    /// The network's inputs.
+    pub inputs: Slots,
+    /// Where results belong.
+    pub placement: Placement,
 }
 
 /// Back from the device.
@@ -81,15 +88,15 @@ pub(crate) struct Prepared {
 pub(crate) struct Inferred {
     /// The network's output.
     pub output: PooledSlot,
-    /// How the image lay in the input.
-    pub placement: BackMap,
+    /// Where results belong.
+    pub placement: Placement,
 }
 
 /// The result of a frame, as sinks receive it.
 #[derive(Debug)]
 pub struct Detected {
     /// The objects.
-    pub detections: Detections2D,
+    pub detections: Detections,
     /// Frames of this stream that were dropped since the one that came out before.
     pub dropped_before: u64,
 }

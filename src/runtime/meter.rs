@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::frame::{Detected, Sample};
 use super::prepare::thumbnail;
+use crate::outputs::Detections;
 use crate::telemetry::report::ReportFrame;
 use crate::telemetry::{
     LatencyOptions, LatencyRecorder, MonotonicClock, Observation, Stage, Streams, Timeline,
@@ -121,6 +122,9 @@ impl Meter {
         };
         let gallery = gallery.lock().unwrap_or_else(PoisonError::into_inner);
         let frames = gallery.frames.iter().filter_map(|(_, sample)| {
+            let Detections::Image(detections) = &sample.payload.detections else {
+                return None;
+            };
             let (jpeg, [width_px, height_px]) = thumbnail(&sample.message, GALLERY_SIDE_PX)?;
             Some(ReportFrame {
                 stream: sample.meta.stream.to_string(),
@@ -129,7 +133,7 @@ impl Meter {
                 width_px,
                 height_px,
                 jpeg,
-                detections: sample.payload.detections.clone(),
+                detections: detections.clone(),
             })
         });
         frames.collect()

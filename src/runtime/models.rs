@@ -1,5 +1,6 @@
 //! Loading the models of a pipeline: ONNX to a lowered graph on the host, then to traces on the device.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use super::error::{RuntimeError, told};
@@ -8,10 +9,12 @@ use crate::device::{Backends, Device, DeviceConfig, DeviceHealth, FaultDevice, I
 use crate::image::Preset;
 use crate::numeric::Fp8Format;
 use crate::perception::{
-    Detector, DetectorGraph, DetectorTrace, Head, HeadKind, Thresholds, coco_80, read_labels,
+    Detector, DetectorGraph, DeviceModel, Head, HeadKind, HostModel, ModelTrace, Thresholds, coco_80,
+    read_labels,
 };
 use crate::pipeline::{
-    self, DetectorType, DeviceSettings, Labels, ModelSettings, NodeKind, Pipeline, Precision, Preprocess,
+    self, CameraSettings, DeviceSettings, Family, Labels, ModelSettings, NodeKind, Pipeline, Precision,
+    Preprocess,
 };
 use crate::tensor::DType;
 use crate::trace::TraceOptions;
@@ -21,13 +24,13 @@ use crate::weights::{OnnxModel, WeightFormat};
 #[derive(Debug)]
 pub(super) struct DetectorParts {
     pub(super) host: HostPart,
-    pub(super) device: DetectorGraph,
+    pub(super) device: Box<dyn DeviceModel>,
 }
 
 /// What the stages on the host need.
 #[derive(Debug)]
 pub(super) struct HostPart {
-    pub(super) detector: Arc<Detector>,
+    pub(super) model: Arc<dyn HostModel>,
     /// Floats of one network output.
     pub(super) output_len: usize,
 }
@@ -46,27 +49,37 @@ pub(super) fn load_all(pipeline: &Pipeline) -> Result<Vec<DetectorParts>, Runtim
 }
 
 fn load(name: &str, settings: &ModelSettings) -> Result<DetectorParts, RuntimeError> {
-    let refuse = |reason: String| RuntimeError::Model {
+    let path = settings.weights.as_ref().ok_or_else(|| {
+        RuntimeError::Incomplete(format!("model {name} has no weights: name a file with --model"))
+    })?;
+    let loaded = match &settings.family {
+        Family::Yolox(camera) => load_camera(name, settings.precision, camera, path, HeadKind::Yolox),
+        Family::FastestDet(camera) => {
+            load_camera(name, settings.precision, camera, path, HeadKind::FastestDet)
+        }
+        Family::CenterPoint(_) => Err("not yet".into()),
+    };
+    loaded.map_err(|reason| RuntimeError::Model {
         model: name.into(),
         reason,
-    };
-    let path = settings.weights.as_ref().ok_or_else(|| {
-        RuntimeError::Incomplete(format!(
-            "model {name} has no weights: name an ONNX file with --model"
-        ))
-    })?;
-    let onnx = OnnxModel::open(path).map_err(|e| refuse(e.to_string()))?;
-    let storage = match settings.precision {
+    })
+}
+
+fn load_camera(
+    name: &str,
+    precision: Precision,
+    settings: &CameraSettings,
+    path: &Path,
+    kind: HeadKind,
+) -> Result<DetectorParts, String> {
+    let onnx = OnnxModel::open(path).map_err(|e| e.to_string())?;
+    let storage = match precision {
         Precision::Bf16 => DType::Bf16,
         _ => DType::F32,
     };
     let (preset, scale) = match settings.preprocess {
         Preprocess::FastestDetOpencv => (Preset::StretchOpencv, 1.0 / 255.0),
         _ => (Preset::YoloxOpencv, 1.0),
-    };
-    let kind = match settings.detector_type {
-        DetectorType::FastestDet => HeadKind::FastestDet,
-        _ => HeadKind::Yolox,
     };
     let graph = DetectorGraph::lower(
         name.into(),
@@ -75,30 +88,30 @@ fn load(name: &str, settings: &ModelSettings) -> Result<DetectorParts, RuntimeEr
         weight_format(settings.weight_format),
         scale,
     )
-    .map_err(|e| refuse(e.to_string()))?;
+    .map_err(|e| e.to_string())?;
     let thresholds = Thresholds {
         score: settings.score_threshold,
         nms_iou: settings.nms_threshold,
         max_detections: settings.max_detections as usize,
     };
-    let head = Head::new(kind, graph.input_px(), graph.output_dims(), thresholds)
-        .map_err(|e| refuse(e.to_string()))?;
+    let head =
+        Head::new(kind, graph.input_px(), graph.output_dims(), thresholds).map_err(|e| e.to_string())?;
     let labels = match &settings.labels {
         Labels::Coco80 => coco_80(),
-        Labels::File(path) => read_labels(path).map_err(|e| refuse(e.to_string()))?,
+        Labels::File(path) => read_labels(path).map_err(|e| e.to_string())?,
     };
     if labels.len() != head.classes() {
-        return Err(refuse(format!(
+        return Err(format!(
             "the network has {} classes, the label list {} names: set `labels` to a file with one name a line",
             head.classes(),
             labels.len()
-        )));
+        ));
     }
     let output_len = graph.output_dims().iter().product();
-    let detector = Arc::new(Detector::new(name.into(), preset, graph.input_px(), head, labels));
+    let model = Arc::new(Detector::new(name.into(), preset, graph.input_px(), head, labels));
     Ok(DetectorParts {
-        host: HostPart { detector, output_len },
-        device: graph,
+        host: HostPart { model, output_len },
+        device: Box::new(graph),
     })
 }
 
@@ -115,13 +128,13 @@ const fn weight_format(word: pipeline::WeightFormat) -> WeightFormat {
     }
 }
 
-/// Opens the device and builds the traces of all graphs on it, at every call anew. Without restarts it is called
-/// once, and the graphs are not kept.
+/// Opens the device and builds the traces of all models on it, at every call anew. Without restarts it is called
+/// once, and the models are not kept.
 pub(super) fn open_device(
     config: DeviceConfig,
     settings: &DeviceSettings,
     restarts: bool,
-    mut graphs: Vec<DetectorGraph>,
+    mut models: Vec<Box<dyn DeviceModel>>,
 ) -> OpenDevice {
     let faults = &settings.faults;
     let faults = (!faults.faults.is_empty()).then(|| InjectedFaults::new(faults));
@@ -135,7 +148,7 @@ pub(super) fn open_device(
         if let Some(faults) = &faults {
             opened.device = Box::new(FaultDevice::new(opened.device, faults.clone()));
         }
-        let built = build_all(opened.device.as_mut(), &graphs).map_err(|error| {
+        let built = build_all(opened.device.as_mut(), &models).map_err(|error| {
             let failure = match opened.device.health() {
                 DeviceHealth::Lost { reason } => OpenFailure { reason, lost: true },
                 _ => OpenFailure {
@@ -147,7 +160,7 @@ pub(super) fn open_device(
             failure
         });
         if !restarts {
-            graphs.clear();
+            models.clear();
         }
         Ok((opened, built?))
     })
@@ -156,8 +169,8 @@ pub(super) fn open_device(
 /// All warm-ups first, then all captures, so that nothing is allocated after the first capture.
 fn build_all(
     device: &mut dyn Device,
-    graphs: &[DetectorGraph],
-) -> Result<Vec<DetectorTrace>, Box<dyn std::error::Error + Send + Sync>> {
+    models: &[Box<dyn DeviceModel>],
+) -> Result<Vec<ModelTrace>, Box<dyn std::error::Error + Send + Sync>> {
     let options = match device.caps().queues {
         1 => TraceOptions {
             output_phases: 2,
@@ -165,9 +178,9 @@ fn build_all(
         },
         _ => TraceOptions::two_queues(),
     };
-    let mut traces = Vec::with_capacity(graphs.len());
-    for graph in graphs {
-        traces.push(DetectorTrace::build(device, graph, options.clone())?);
+    let mut traces = Vec::with_capacity(models.len());
+    for model in models {
+        traces.push(model.build(device, options.clone())?);
     }
     for trace in &mut traces {
         trace.capture(device)?;

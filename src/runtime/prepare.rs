@@ -3,17 +3,19 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use smallvec::SmallVec;
+
 use super::channel::Sender;
-use super::frame::{Message, Prepared, Sample};
-use super::slots::{PooledSlot, SlotPool};
+use super::frame::{Message, Prepared, Sample, Slots};
+use super::slots::SlotPool;
 use super::stage::StageLogic;
 use crate::image::{
-    BackMap, DecodeError, Image, ImageError, ImageRef, LetterboxPlan, PixelFormat, Workspace, decode_image,
+    DecodeError, Image, ImageError, ImageRef, LetterboxPlan, PixelFormat, Workspace, decode_image,
     encode_jpeg,
 };
 use crate::io::cdr::CdrError;
 use crate::io::messages::{CompressedImageMsg, ImageMsg};
-use crate::perception::Detector;
+use crate::perception::{HostModel, PrepareError, PreparedFrame, SensorData};
 use crate::telemetry::{DropReason, Ledger, MonotonicClock, Stage};
 
 /// The stage of one detector.
@@ -23,10 +25,10 @@ pub(crate) struct Prepare {
     pub name: String,
     /// Index of the detector at the device owner.
     pub index: usize,
-    /// Host half of the detector.
-    pub detector: Arc<Detector>,
-    /// Input slots of the device.
-    pub slots: SlotPool,
+    /// Host half of the model.
+    pub model: Arc<dyn HostModel>,
+    /// Slots of the device, one pool an input.
+    pub slots: Vec<SlotPool>,
     /// Channel to the device owner.
     pub output: Sender<Sample<Prepared>>,
     /// Accounts.
@@ -46,6 +48,8 @@ enum ImageTrouble {
     Decode(#[from] DecodeError),
     #[error(transparent)]
     Image(#[from] ImageError),
+    #[error(transparent)]
+    Prepare(#[from] PrepareError),
     #[error("messages of type {0} are not images")]
     Type(Arc<str>),
     #[error("{0}")]
@@ -59,8 +63,8 @@ impl ImageTrouble {
             Self::Image(ImageError::UnsupportedEncoding { .. }) | Self::Type(_) => {
                 DropReason::UnsupportedEncoding
             }
-            Self::Image(_) => DropReason::InvalidImage,
-            Self::Slot(_) => DropReason::DeviceError,
+            Self::Image(_) | Self::Prepare(PrepareError::Image(_)) => DropReason::InvalidImage,
+            Self::Slot(_) | Self::Prepare(_) => DropReason::DeviceError,
         }
     }
 }
@@ -68,25 +72,30 @@ impl ImageTrouble {
 impl StageLogic for Prepare {
     type In = ();
     type Out = Prepared;
-    type Permit = PooledSlot;
+    type Permit = Slots;
 
     fn name(&self) -> &str {
         &self.name
     }
 
-    async fn admit(&self) -> Option<PooledSlot> {
-        self.slots.take().await
+    async fn admit(&self) -> Option<Slots> {
+        let mut slots = Slots::new();
+        for pool in &self.slots {
+            slots.push(pool.take().await?);
+        }
+        Some(slots)
     }
 
-    fn work(&self, mut sample: Sample<()>, mut input: PooledSlot) -> Result<Sample<Prepared>, DropReason> {
+    fn work(&self, mut sample: Sample<()>, mut inputs: Slots) -> Result<Sample<Prepared>, DropReason> {
         sample.meta.times.begin(Stage::Prepare, self.clock.now_ns());
-        match prepare(&self.detector, &sample.message, &mut input) {
-            Ok(placement) => {
+        match self.prepare(&sample, &mut inputs) {
+            Ok(PreparedFrame { variant, placement }) => {
                 sample.meta.times.end(Stage::Prepare, self.clock.now_ns());
                 Ok(sample
                     .replace(Prepared {
                         detector: self.index,
-                        input,
+                        variant,
+                        inputs,
                         placement,
                     })
                     .0)
@@ -116,9 +125,15 @@ impl StageLogic for Prepare {
     }
 }
 
-fn prepare(detector: &Detector, message: &Message, input: &mut PooledSlot) -> Result<BackMap, ImageTrouble> {
-    let input = input.bytes_mut()?;
-    with_image(message, |image| Ok(detector.prepare(&image, input)?))
+impl Prepare {
+    fn prepare(&self, sample: &Sample<()>, slots: &mut Slots) -> Result<PreparedFrame, ImageTrouble> {
+        let inputs: Result<SmallVec<[&mut [u8]; 2]>, _> =
+            slots.iter_mut().map(|slot| slot.bytes_mut()).collect();
+        let mut inputs = inputs?;
+        with_image(&sample.message, |image| {
+            Ok(self.model.prepare(&SensorData::Image(image), &mut inputs)?)
+        })
+    }
 }
 
 /// Decodes an image message and shows the image to `use_image`.

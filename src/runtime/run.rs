@@ -417,7 +417,7 @@ async fn start_detectors(
             pipeline.edges.iter().any(fed_by)
         })
     };
-    for (index, (((name, settings), host), (pool, rx))) in nodes
+    for (index, (((name, settings), host), (pools, rx))) in nodes
         .iter()
         .zip(hosts)
         .zip(input_pools.into_iter().zip(results))
@@ -430,8 +430,8 @@ async fn start_detectors(
         let prepare = Prepare {
             name: prepare_name(name),
             index,
-            detector: Arc::clone(&host.detector),
-            slots: pool,
+            model: Arc::clone(&host.model),
+            slots: pools,
             output: device_tx.clone(),
             ledger: Arc::clone(&shared.ledger),
             clock: shared.clock,
@@ -448,7 +448,7 @@ async fn start_detectors(
 
         let finish = Finish {
             name: finish_name(name),
-            detector: host.detector,
+            model: host.model,
             output_len: host.output_len,
             sinks: sinks
                 .iter_mut()

@@ -4,7 +4,7 @@ use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 
 use super::{FrameTimes, histogram::us};
-use crate::outputs::{Detection2D, Detections2D};
+use crate::outputs::{DetectedObject, Detection2D, Detections, Detections2D};
 
 /// The record of one frame. Fields are written in the order in which they stand here; scores and boxes as the
 /// shortest decimals that read back as the same `f32`.
@@ -18,9 +18,10 @@ pub struct FrameLine<'a> {
     pub stamp_ns: i64,
     /// Coordinate frame of the sensor.
     pub frame_id: &'a str,
-    /// The objects, best score first: `label`, `label_id`, `score`, `box_xyxy` (pixels of the source image).
-    #[serde(serialize_with = "detection_lines")]
-    pub detections: &'a Detections2D,
+    /// What was found, best score first: `detections` in an image, each with `label`, `label_id`, `score` and `box_xyxy`
+    /// (pixels of the source image), or `objects` on the road, as [`DetectedObject`].
+    #[serde(flatten)]
+    pub found: Found<'a>,
     /// Microseconds per stage and in total; left out where outputs must not depend on time.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "latencies")]
     pub latency_us: Option<&'a FrameTimes>,
@@ -29,6 +30,26 @@ pub struct FrameLine<'a> {
     /// The first result of this stream since a lost device was opened again; left out where it is false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fresh: bool,
+}
+
+/// What was found in a frame.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Found<'a> {
+    /// Boxes in an image.
+    #[serde(serialize_with = "detection_lines")]
+    Detections(&'a Detections2D),
+    /// Objects on the road.
+    Objects(&'a [DetectedObject]),
+}
+
+impl<'a> From<&'a Detections> for Found<'a> {
+    fn from(detections: &'a Detections) -> Self {
+        match detections {
+            Detections::Image(found) => Self::Detections(found),
+            Detections::Objects(found) => Self::Objects(&found.objects),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -102,7 +123,7 @@ mod tests {
             seq: 7,
             stamp_ns: 1_700_000_000_123_456_789,
             frame_id: &detections.frame_id,
-            detections: &detections,
+            found: Found::Detections(&detections),
             latency_us: Some(&times),
             dropped_before: 2,
             fresh: true,
@@ -127,7 +148,7 @@ mod tests {
             seq: 0,
             stamp_ns: -5,
             frame_id: "",
-            detections: &detections,
+            found: Found::Detections(&detections),
             latency_us: None,
             dropped_before: 0,
             fresh: false,

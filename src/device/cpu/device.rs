@@ -144,7 +144,9 @@ impl CpuDevice {
             )));
         }
         let arena = Arena::new(config.arena_bytes)?;
-        let shared = Arc::new(Shared::new(config.queues, config.spin, QUEUE_DEPTH));
+        // Queue 1 moves data; whatever is launched there runs on one thread.
+        let pools = (0..config.queues).map(|queue| ComputePool::new(if queue == 0 { threads } else { 1 }));
+        let shared = Arc::new(Shared::new(pools, config.spin, QUEUE_DEPTH));
         let mut device = Self {
             caps: DeviceCaps {
                 backend: "cpu",
@@ -176,12 +178,10 @@ impl CpuDevice {
             closed: false,
         };
         for queue in 0..config.queues as usize {
-            // Queue 1 moves data; whatever is launched there runs on its own thread alone.
-            let pool_threads = if queue == 0 { threads } else { 1 };
             let shared = Arc::clone(&device.shared);
             let thread = std::thread::Builder::new()
                 .name(format!("sensorium-cq{queue}"))
-                .spawn(move || queue::run(&shared, queue, ComputePool::new(pool_threads)))
+                .spawn(move || queue::run(&shared, queue))
                 .map_err(|e| DeviceError::Config(format!("cannot start queue {queue}: {e}")))?;
             device.threads.push(thread);
         }

@@ -1,8 +1,11 @@
 //! Command queues: a bounded ring and a thread each.
+//!
+//! A thread that waits for a queue does its small commands itself: waking another thread costs more than they do. What is
+//! in a queue is done in order whoever does it, for only who holds the queue's hands takes a command out.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, TryLockError};
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
@@ -59,7 +62,7 @@ pub(in crate::device) enum Command {
 /// What queues and the owner share.
 pub(super) struct Shared {
     queues: Box<[Ring]>,
-    /// Guards sleeping only; all state is in atomics.
+    /// Guards sleeping for what queues complete; all state is in atomics.
     sleep: Mutex<()>,
     wake: Condvar,
     sleepers: AtomicUsize,
@@ -72,14 +75,27 @@ pub(super) struct Shared {
 }
 
 struct Ring {
-    commands: Mutex<VecDeque<Command>>,
+    backlog: Mutex<Backlog>,
     not_empty: Condvar,
     not_full: Condvar,
+    /// Held by whoever takes a command out, until it is done: the queue's thread, or a thread that waits.
+    hands: Mutex<ComputePool>,
     /// Commands enqueued and not yet finished.
     pending: AtomicUsize,
     /// Number of the last completed event.
     events_done: AtomicU64,
 }
+
+/// Commands to be done, and who sleeps until that changes. Nobody else is woken: that is a system call.
+struct Backlog {
+    commands: VecDeque<Command>,
+    idle: bool,
+    blocked: bool,
+}
+
+/// Bytes that a command may move, or the buffers of a replay hold, for a waiting thread to do it itself. That takes a few
+/// microseconds, so a deadline is not missed by it.
+const SMALL_BYTES: usize = 32 << 10;
 
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -96,13 +112,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    pub(super) fn new(queues: u8, spin: Duration, depth: usize) -> Self {
+    /// Queues with the threads that share their work.
+    pub(super) fn new(pools: impl IntoIterator<Item = ComputePool>, spin: Duration, depth: usize) -> Self {
         Self {
-            queues: (0..queues)
-                .map(|_| Ring {
-                    commands: Mutex::new(VecDeque::with_capacity(depth)),
+            queues: pools
+                .into_iter()
+                .map(|pool| Ring {
+                    backlog: Mutex::new(Backlog {
+                        commands: VecDeque::with_capacity(depth),
+                        idle: false,
+                        blocked: false,
+                    }),
                     not_empty: Condvar::new(),
                     not_full: Condvar::new(),
+                    hands: Mutex::new(pool),
                     pending: AtomicUsize::new(0),
                     events_done: AtomicU64::new(0),
                 })
@@ -122,8 +145,8 @@ impl Shared {
     pub(super) fn push(&self, cq: Cq, command: Command, deadline: Duration) -> Result<(), DeviceError> {
         let ring = &self.queues[cq.0 as usize];
         let start = Instant::now();
-        let mut commands = lock(&ring.commands);
-        while commands.len() >= self.depth {
+        let mut backlog = lock(&ring.backlog);
+        while backlog.commands.len() >= self.depth {
             let left = deadline.saturating_sub(start.elapsed());
             if left.is_zero() {
                 return Err(DeviceError::QueueFull {
@@ -132,16 +155,14 @@ impl Shared {
                     waited: deadline,
                 });
             }
-            commands = ring
+            backlog.blocked = true;
+            backlog = ring
                 .not_full
-                .wait_timeout(commands, left)
+                .wait_timeout(backlog, left)
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }
-        ring.pending.fetch_add(1, Ordering::Relaxed);
-        commands.push_back(command);
-        drop(commands);
-        ring.not_empty.notify_one();
+        Self::append(ring, backlog, command);
         Ok(())
     }
 
@@ -149,9 +170,17 @@ impl Shared {
     /// for without end.
     pub(super) fn push_stop(&self, cq: Cq) {
         let ring = &self.queues[cq.0 as usize];
+        Self::append(ring, lock(&ring.backlog), Command::Stop);
+    }
+
+    fn append(ring: &Ring, mut backlog: MutexGuard<'_, Backlog>, command: Command) {
         ring.pending.fetch_add(1, Ordering::Relaxed);
-        lock(&ring.commands).push_back(Command::Stop);
-        ring.not_empty.notify_one();
+        backlog.commands.push_back(command);
+        let idle = std::mem::take(&mut backlog.idle);
+        drop(backlog);
+        if idle {
+            ring.not_empty.notify_one();
+        }
     }
 
     /// Whether a queue has completed its event of this number.
@@ -159,8 +188,60 @@ impl Shared {
         self.queues[queue].events_done.load(Ordering::Acquire) >= event
     }
 
-    /// Waits until `done()`; `false` if the deadline passed first.
+    /// Waits until `done()`, helping the queues meanwhile; `false` if the deadline passed first.
     pub(super) fn wait_until(&self, deadline: Option<Instant>, done: impl Fn() -> bool) -> bool {
+        self.help(&done);
+        self.sleep_until(deadline, done)
+    }
+
+    /// Does what is small in all queues until `done()`, or until nothing small is left.
+    fn help(&self, done: impl Fn() -> bool) {
+        let mut found = true;
+        while found && !done() {
+            found = false;
+            for queue in 0..self.queues.len() {
+                let ring = &self.queues[queue];
+                if ring.pending.load(Ordering::Relaxed) == 0 {
+                    continue;
+                }
+                let mut hands = match ring.hands.try_lock() {
+                    Ok(hands) => hands,
+                    Err(TryLockError::Poisoned(hands)) => hands.into_inner(),
+                    Err(TryLockError::WouldBlock) => continue,
+                };
+                while let Some(command) = self.take(ring, |command| self.is_small(command)) {
+                    self.perform(queue, command, &mut hands);
+                    found = true;
+                }
+            }
+        }
+    }
+
+    /// Whether a command is done at once.
+    fn is_small(&self, command: &Command) -> bool {
+        let small = |launches: &[BoundLaunch]| {
+            let mut left = SMALL_BYTES;
+            let buffers = launches.iter().flat_map(|launch| &launch.buffers);
+            buffers.map(|buffer| buffer.bytes).all(|bytes| {
+                let fits = bytes <= left;
+                left = left.saturating_sub(bytes);
+                fits
+            })
+        };
+        match command {
+            Command::Upload { dst: moved, .. }
+            | Command::Download { src: moved, .. }
+            | Command::Copy { src: moved, .. } => moved.bytes <= SMALL_BYTES,
+            Command::Launch(launch) => small(std::slice::from_ref(launch)),
+            Command::Replay(launches) => small(launches),
+            Command::Record(_) => true,
+            Command::Wait { queue, event } => self.event_done(*queue, *event),
+            Command::ReserveScratch(_) | Command::Stop => false,
+        }
+    }
+
+    /// Waits until `done()`: spins for a bounded time, then sleeps.
+    fn sleep_until(&self, deadline: Option<Instant>, done: impl Fn() -> bool) -> bool {
         let spin_end = Instant::now() + self.spin;
         while Instant::now() < spin_end {
             for _ in 0..32 {
@@ -223,7 +304,7 @@ impl Shared {
     }
 
     fn wake_sleepers(&self) {
-        // Pairs with the fence in `wait_until`.
+        // Pairs with the fence in `sleep_until`.
         fence(Ordering::SeqCst);
         if self.sleepers.load(Ordering::Relaxed) > 0 {
             drop(lock(&self.sleep));
@@ -231,68 +312,84 @@ impl Shared {
         }
     }
 
-    /// The next command: spins for a bounded time, then sleeps.
-    fn pop(&self, queue: usize) -> Command {
-        let ring = &self.queues[queue];
-        // Only worth a spin; the lock below decides.
-        if ring.pending.load(Ordering::Relaxed) == 0 {
-            let spin_end = Instant::now() + self.spin;
-            while ring.pending.load(Ordering::Relaxed) == 0 && Instant::now() < spin_end {
-                for _ in 0..32 {
-                    std::hint::spin_loop();
-                }
+    /// Takes the next command out if it is `wanted`. The caller holds the queue's hands.
+    fn take(&self, ring: &Ring, wanted: impl Fn(&Command) -> bool) -> Option<Command> {
+        let mut backlog = lock(&ring.backlog);
+        if !backlog.commands.front().is_some_and(wanted) {
+            return None;
+        }
+        let command = backlog.commands.pop_front();
+        let blocked = std::mem::take(&mut backlog.blocked);
+        drop(backlog);
+        if blocked {
+            ring.not_full.notify_all();
+        }
+        command
+    }
+
+    /// Waits for a command: spins for a bounded time, then sleeps.
+    fn await_command(&self, ring: &Ring) {
+        let spin_end = Instant::now() + self.spin;
+        while ring.pending.load(Ordering::Relaxed) == 0 && Instant::now() < spin_end {
+            for _ in 0..32 {
+                std::hint::spin_loop();
             }
         }
-        let mut commands = lock(&ring.commands);
-        loop {
-            if let Some(command) = commands.pop_front() {
-                drop(commands);
-                ring.not_full.notify_one();
-                return command;
-            }
-            commands = ring
+        let mut backlog = lock(&ring.backlog);
+        while backlog.commands.is_empty() {
+            backlog.idle = true;
+            backlog = ring
                 .not_empty
-                .wait(commands)
+                .wait(backlog)
                 .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Does a command and tells who waits. The caller holds the queue's hands since before it took the command.
+    fn perform(&self, queue: usize, command: Command, pool: &mut ComputePool) {
+        let ring = &self.queues[queue];
+        // A lost device does no more work, but events still complete so that nobody waits for ever.
+        let work = !self.lost.load(Ordering::Acquire);
+        let recorded = matches!(command, Command::Record(_));
+        match command {
+            Command::Record(event) => ring.events_done.store(event, Ordering::Release),
+            Command::Wait { queue: other, event } => {
+                // The event was recorded before this wait was enqueued, so its queue gets there.
+                self.sleep_until(None, || self.event_done(other, event));
+            }
+            command if work => {
+                let outcome = catch_unwind(AssertUnwindSafe(|| execute(command, pool)));
+                if let Err(panic) = outcome {
+                    self.lose(format!("a kernel on CQ{queue} panicked: {}", panic_text(&*panic)));
+                }
+            }
+            command => drop(command),
+        }
+        ring.pending.fetch_sub(1, Ordering::Release);
+        self.wake_sleepers();
+        if recorded {
+            let hook = lock(&self.hook).clone();
+            if let Some(hook) = hook
+                && let Err(panic) = catch_unwind(AssertUnwindSafe(|| hook()))
+            {
+                self.lose(format!("the completion hook panicked: {}", panic_text(&*panic)));
+            }
         }
     }
 }
 
 /// Body of a queue's thread.
-pub(super) fn run(shared: &Shared, queue: usize, mut pool: ComputePool) {
+pub(super) fn run(shared: &Shared, queue: usize) {
+    let ring = &shared.queues[queue];
     loop {
-        let command = shared.pop(queue);
+        shared.await_command(ring);
+        let mut hands = lock(&ring.hands);
+        // A thread that helps may have been faster.
+        let Some(command) = shared.take(ring, |_| true) else {
+            continue;
+        };
         let stop = matches!(command, Command::Stop);
-        // A lost device does no more work, but events still complete so that nobody waits for ever.
-        let work = !shared.lost.load(Ordering::Acquire);
-        match command {
-            Command::Record(event) => {
-                let ring = &shared.queues[queue];
-                ring.events_done.store(event, Ordering::Release);
-                ring.pending.fetch_sub(1, Ordering::Release);
-                shared.wake_sleepers();
-                let hook = lock(&shared.hook).clone();
-                if let Some(hook) = hook
-                    && let Err(panic) = catch_unwind(AssertUnwindSafe(|| hook()))
-                {
-                    shared.lose(format!("the completion hook panicked: {}", panic_text(&*panic)));
-                }
-                continue;
-            }
-            Command::Wait { queue: other, event } => {
-                // The event was recorded before this wait was enqueued, so its queue gets there.
-                shared.wait_until(None, || shared.event_done(other, event));
-            }
-            command if work => {
-                let outcome = catch_unwind(AssertUnwindSafe(|| execute(command, &mut pool)));
-                if let Err(panic) = outcome {
-                    shared.lose(format!("a kernel on CQ{queue} panicked: {}", panic_text(&*panic)));
-                }
-            }
-            command => drop(command),
-        }
-        shared.queues[queue].pending.fetch_sub(1, Ordering::Release);
-        shared.wake_sleepers();
+        shared.perform(queue, command, &mut hands);
         if stop {
             return;
         }

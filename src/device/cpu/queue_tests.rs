@@ -2,7 +2,7 @@
 //! own, by the models of its threads.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
@@ -26,7 +26,7 @@ impl Kernel for Panics {
 
 #[test]
 fn a_queue_that_lost_its_device_lets_go_of_every_slot_by_its_end() {
-    let shared = Arc::new(Shared::new(1, Duration::ZERO, 16));
+    let shared = Arc::new(Shared::new([ComputePool::new(1)], Duration::ZERO, 16));
     let mut slots = [HostSlot::new(64), HostSlot::new(64)];
     let mut memory = [7_u8; 64];
     let device = BufferRef {
@@ -55,13 +55,42 @@ fn a_queue_that_lost_its_device_lets_go_of_every_slot_by_its_end() {
     shared.push_stop(Cq::COMPUTE);
     assert!(slots.iter().all(HostSlot::is_busy));
     let queue = Arc::clone(&shared);
-    std::thread::spawn(move || run(&queue, 0, ComputePool::new(1)))
-        .join()
-        .unwrap();
+    std::thread::spawn(move || run(&queue, 0)).join().unwrap();
     assert!(!slots.iter().any(HostSlot::is_busy));
     let reason = shared.lost_reason().unwrap();
     assert_eq!(reason, "a kernel on CQ0 panicked: the kernel is broken");
     assert_eq!(slots[1].bytes().unwrap(), [0; 64], "nothing runs after the loss");
     assert_eq!(memory, [7; 64]);
     assert!(shared.event_done(0, 1), "whoever waits is woken");
+}
+
+/// Waits for the first event of queue 0, whose thread never runs.
+fn waits_alone(command: Command) -> bool {
+    let shared = Shared::new([ComputePool::new(1)], Duration::ZERO, 16);
+    for command in [command, Command::Record(1)] {
+        shared.push(Cq::COMPUTE, command, Duration::ZERO).unwrap();
+    }
+    shared.wait_until(Instant::now().checked_add(Duration::from_millis(1)), || {
+        shared.event_done(0, 1)
+    })
+}
+
+#[test]
+fn a_host_that_waits_does_small_commands_itself_and_leaves_large_ones_to_the_queue() {
+    let mut memory = [0_u8; 64 << 10];
+    let (from, to) = memory.split_at_mut(32 << 10);
+    from.fill(3);
+    let (from, into) = (from.as_mut_ptr(), to.as_mut_ptr());
+    let copy = |bytes| Command::Copy {
+        src: BufferRef { ptr: from, bytes },
+        dst: BufferRef { ptr: into, bytes },
+    };
+    assert!(waits_alone(copy(32 << 10)));
+    assert!(!waits_alone(copy((32 << 10) + 1)));
+    assert!(!waits_alone(Command::ReserveScratch(64)));
+    assert!(
+        !waits_alone(Command::Wait { queue: 0, event: 9 }),
+        "not recorded yet"
+    );
+    assert!(to.iter().all(|&byte| byte == 3));
 }

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use super::{DeviceOwner, NAME, State};
 use crate::device::{DeviceError, DeviceHealth, EventId};
-use crate::image::BackMap;
-use crate::runtime::frame::{FrameMeta, Inferred, Message, Prepared, Sample};
+use crate::perception::Placement;
+use crate::runtime::frame::{FrameMeta, Inferred, Message, Prepared, Sample, Slots};
 use crate::runtime::slots::PooledSlot;
 use crate::telemetry::{DropReason, Stage};
 use crate::trace::{Pending, TraceError};
@@ -17,9 +17,9 @@ pub(super) struct Flight {
     lane: usize,
     meta: FrameMeta,
     message: Arc<Message>,
-    placement: BackMap,
+    placement: Placement,
     /// Held until the upload is done.
-    input: Option<PooledSlot>,
+    inputs: Slots,
     uploaded_ns: u64,
     output: PooledSlot,
     uploaded: EventId,
@@ -53,18 +53,19 @@ impl DeviceOwner {
             },
             Prepared {
                 detector: lane,
-                input,
+                variant,
+                inputs,
                 placement,
             },
         ) = sample.replace(());
         meta.times.begin(Stage::Upload, self.clock.now_ns());
-        match bench.traces[lane].submit(bench.device.as_mut(), &input) {
+        match bench.traces[lane].submit(bench.device.as_mut(), variant, inputs.iter().map(|slot| &**slot)) {
             Ok((uploaded, pending)) => self.flights.push_back(Flight {
                 lane,
                 meta,
                 message,
                 placement,
-                input: Some(input),
+                inputs,
                 uploaded_ns: 0,
                 output,
                 uploaded,
@@ -75,7 +76,8 @@ impl DeviceOwner {
             Err(error) => {
                 self.ledger.frame_dropped(meta.id, NAME, DropReason::DeviceError);
                 // The upload may be under way although what follows it was refused.
-                self.returning.extend([input, output]);
+                self.returning.extend(inputs);
+                self.returning.push(output);
                 self.refused(&error);
             }
         }
@@ -124,12 +126,12 @@ impl DeviceOwner {
         let device = bench.device.as_mut();
         let flight = &mut self.flights[index];
         let trace = &mut bench.traces[flight.lane];
-        if flight.input.is_some() && trace.completed(device, flight.uploaded)? {
+        if !flight.inputs.is_empty() && trace.completed(device, flight.uploaded)? {
             flight.uploaded_ns = self.clock.now_ns();
             flight.meta.times.end(Stage::Upload, flight.uploaded_ns);
             // Free in all but broken devices.
             self.returning
-                .extend(flight.input.take().filter(|slot| slot.is_busy()));
+                .extend(flight.inputs.drain(..).filter(|slot| slot.is_busy()));
         }
         if flight.read.is_none() && trace.completed(device, flight.pending.done)? {
             let now_ns = self.clock.now_ns();
@@ -178,7 +180,7 @@ impl DeviceOwner {
     /// Drops a frame that was on the device.
     pub(super) fn abandon(&mut self, flight: Flight, reason: DropReason) {
         self.ledger.frame_dropped(flight.meta.id, NAME, reason);
-        self.returning.extend(flight.input);
+        self.returning.extend(flight.inputs);
         self.returning.push(flight.output);
     }
 

@@ -24,7 +24,7 @@ use super::frame::{Inferred, Prepared, Sample};
 use super::shutdown::Shutdown;
 use super::slots::{PooledSlot, SlotPool};
 use crate::device::{Device, DeviceChoice, OpenedDevice};
-use crate::perception::DetectorTrace;
+use crate::perception::ModelTrace;
 use crate::pipeline::RestartSettings;
 use crate::telemetry::{DropReason, Ledger, MonotonicClock, StreamId};
 
@@ -39,8 +39,7 @@ const SLOT_POLL: Duration = Duration::from_millis(1);
 
 /// Opens the device and builds the traces of all detectors, on the owner's thread. Called again when the device
 /// was lost.
-pub(crate) type OpenDevice =
-    Box<dyn FnMut() -> Result<(OpenedDevice, Vec<DetectorTrace>), OpenFailure> + Send>;
+pub(crate) type OpenDevice = Box<dyn FnMut() -> Result<(OpenedDevice, Vec<ModelTrace>), OpenFailure> + Send>;
 
 /// Why there is no device that is ready for frames.
 #[derive(Debug)]
@@ -59,7 +58,7 @@ pub(crate) struct OwnerArgs {
     pub input: Receiver<Sample<Prepared>>,
     /// For each detector: where results go, and how many output slots there are.
     pub outputs: Vec<(Sender<Sample<Inferred>>, usize)>,
-    /// Told once the device is open: an input pool for each detector.
+    /// Told once the device is open: the input pools of each detector.
     pub ready: oneshot::Sender<Result<OwnerReady, RuntimeError>>,
     /// Input slots of each detector.
     pub input_slots: usize,
@@ -78,8 +77,8 @@ pub(crate) struct OwnerArgs {
 /// What the owner tells when it is ready.
 #[derive(Debug)]
 pub(crate) struct OwnerReady {
-    /// Input slots, one pool a detector.
-    pub input_pools: Vec<SlotPool>,
+    /// Input slots of each detector, one pool an input.
+    pub input_pools: Vec<Vec<SlotPool>>,
     /// Backend and description of the device.
     pub device: String,
     /// The device in numbers.
@@ -98,7 +97,7 @@ struct Bench {
     device: Box<dyn Device>,
     choice: DeviceChoice,
     /// One a lane.
-    traces: Vec<DetectorTrace>,
+    traces: Vec<ModelTrace>,
     /// Frames under way at a time: on one queue nothing overlaps.
     depth: usize,
 }
@@ -261,7 +260,7 @@ impl Handler<DescribeDevice> for DeviceOwner {
         let (device, traces) = match &self.state {
             State::Up(bench) => (
                 bench.choice.describe(bench.device.as_ref()),
-                bench.traces.iter().map(DetectorTrace::describe).collect(),
+                bench.traces.iter().map(ModelTrace::describe).collect(),
             ),
             State::Down(_) | State::Gone => (serde_json::Value::Null, Vec::new()),
         };
@@ -329,7 +328,7 @@ impl DeviceOwner {
     }
 
     /// Takes a device into use.
-    fn put_up(&mut self, opened: OpenedDevice, traces: Vec<DetectorTrace>) {
+    fn put_up(&mut self, opened: OpenedDevice, traces: Vec<ModelTrace>) {
         let OpenedDevice { mut device, choice } = opened;
         let hook = Arc::clone(&self.completed);
         device.set_completion_hook(Arc::new(move || hook.notify_one()));
@@ -353,13 +352,13 @@ impl DeviceOwner {
     }
 }
 
-/// Output slots with each lane, and a pool of input slots for each.
+/// Output slots with each lane, and pools of input slots for each.
 fn pools(
     device: &mut dyn Device,
-    traces: &[DetectorTrace],
+    traces: &[ModelTrace],
     outputs: Vec<(Sender<Sample<Inferred>>, usize)>,
     input_slots: usize,
-) -> Result<(Vec<Lane>, Vec<SlotPool>), RuntimeError> {
+) -> Result<(Vec<Lane>, Vec<Vec<SlotPool>>), RuntimeError> {
     let mut pool = |count: usize, bytes: usize| -> Result<SlotPool, RuntimeError> {
         let slots: Result<Vec<_>, _> = (0..count).map(|_| device.host_slot(bytes)).collect();
         Ok(SlotPool::new(
@@ -369,7 +368,9 @@ fn pools(
     let mut lanes = Vec::with_capacity(traces.len());
     let mut input_pools = Vec::with_capacity(traces.len());
     for (trace, (results, output_slots)) in traces.iter().zip(outputs) {
-        input_pools.push(pool(input_slots, trace.input_bytes())?);
+        let specs = trace.input_specs().iter();
+        let inputs: Result<_, _> = specs.map(|spec| pool(input_slots, spec.bytes())).collect();
+        input_pools.push(inputs?);
         lanes.push(Lane {
             results,
             output_slots: pool(output_slots, trace.output_bytes())?,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::{DeviceOwner, OpenDevice, OpenFailure, State};
 use crate::device::{Device, OpenedDevice};
-use crate::perception::DetectorTrace;
+use crate::perception::ModelTrace;
 use crate::pipeline::RestartSettings;
 use crate::runtime::RuntimeError;
 use crate::runtime::shutdown::Shutdown;
@@ -98,7 +98,7 @@ impl Recovery {
         open: &mut OpenDevice,
         ledger: &Ledger,
         shutdown: &Shutdown,
-    ) -> Result<(OpenedDevice, Vec<DetectorTrace>), RuntimeError> {
+    ) -> Result<(OpenedDevice, Vec<ModelTrace>), RuntimeError> {
         let mut since = None;
         loop {
             let OpenFailure { reason, lost } = match open() {

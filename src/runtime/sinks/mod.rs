@@ -169,7 +169,7 @@ fn frame_line(sample: &Sample<Detected>, with_latency: bool) -> FrameLine<'_> {
         seq: sample.meta.id.seq,
         stamp_ns: sample.meta.stamp_ns,
         frame_id: &sample.meta.frame_id,
-        detections: &sample.payload.detections,
+        found: (&sample.payload.detections).into(),
         latency_us: with_latency.then_some(&sample.meta.times),
         dropped_before: sample.payload.dropped_before,
         fresh: sample.meta.fresh && sample.meta.device_restarts > 0,

@@ -8,6 +8,7 @@ use super::Sink;
 use crate::io::foxglove::{IMAGE_ANNOTATIONS, image_annotations, image_annotations_schema};
 use crate::io::messages::definition;
 use crate::io::recorder::{McapRecorder, RecordChannel, RecordCompression};
+use crate::outputs::Detections;
 use crate::runtime::RuntimeError;
 use crate::runtime::error::told;
 use crate::runtime::frame::{Detected, Sample};
@@ -82,7 +83,10 @@ impl Sink for RecorderSink {
                 .write(image, message.log_time_ns, stamp_ns, &message.data)
                 .map_err(|e| told(&e))?;
         }
-        let json = image_annotations(&sample.payload.detections, stamp_ns).map_err(|e| e.to_string())?;
+        let Detections::Image(detections) = &sample.payload.detections else {
+            return Ok(());
+        };
+        let json = image_annotations(detections, stamp_ns).map_err(|e| e.to_string())?;
         self.recorder
             .write(boxes, message.log_time_ns, stamp_ns, &json)
             .map_err(|e| told(&e))

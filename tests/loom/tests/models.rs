@@ -135,10 +135,12 @@ fn without_the_event_the_checker_sees_the_race() {
         queues.launch(1, add_one(&memory)).unwrap();
         queues.launch(0, add_one(&memory)).unwrap();
         assert!(queues.drain());
-        // A race inside a kernel is one of its panics.
+        // A race inside a kernel is one of its panics. In some orders the host does both itself, and there is none.
         let lost = queues.lost();
         queues.close();
-        panic!("{}", lost.unwrap_or_default());
+        if let Some(race) = lost {
+            panic!("{race}");
+        }
     });
 }
 

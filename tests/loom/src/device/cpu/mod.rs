@@ -33,11 +33,15 @@ impl Queues {
     /// Starts as many queues that hold `depth` commands each.
     #[must_use]
     pub fn start(queues: u8, depth: usize) -> Self {
-        let shared = Arc::new(Shared::new(queues, Duration::ZERO, depth));
+        let shared = Arc::new(Shared::new(
+            (0..queues).map(|_| ComputePool),
+            Duration::ZERO,
+            depth,
+        ));
         let threads = (0..queues.into())
             .map(|queue| {
                 let shared = Arc::clone(&shared);
-                thread::spawn(move || queue::run(&shared, queue, ComputePool))
+                thread::spawn(move || queue::run(&shared, queue))
             })
             .collect();
         Self { shared, threads }

@@ -1,0 +1,149 @@
+//! What a model is to the runtime: a half on the host and a half on the device.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::{HeadError, ModelTrace};
+use crate::device::Device;
+use crate::image::{BackMap, ImageError, ImageRef};
+use crate::lidar::Columns;
+use crate::outputs::Detections;
+use crate::trace::TraceOptions;
+
+/// A kind of sensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Sensor {
+    /// Images.
+    Camera,
+    /// Point clouds.
+    Lidar,
+}
+
+impl fmt::Display for Sensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Camera => "images",
+            Self::Lidar => "point clouds",
+        })
+    }
+}
+
+/// What a sensor saw.
+#[derive(Debug, Clone, Copy)]
+pub enum SensorData<'a> {
+    /// An image.
+    Image(ImageRef<'a>),
+    /// A sweep.
+    Sweep(Sweep<'a>),
+}
+
+/// One sweep of a LiDAR.
+#[derive(Debug, Clone, Copy)]
+pub struct Sweep<'a> {
+    /// The stream that it belongs to: models keep earlier sweeps of each.
+    pub stream: &'a str,
+    /// Sensor stamp in nanoseconds.
+    pub stamp_ns: i64,
+    /// The points, in the sensor's frame.
+    pub points: Columns<'a>,
+    /// Rigid transform from the sensor's frame to the world's at the stamp, row by row; `None` where it is not known.
+    pub world_from_sensor: Option<[f64; 16]>,
+}
+
+/// Where the results of a frame belong, kept from `prepare` to `finish`.
+#[derive(Debug, Clone)]
+pub enum Placement {
+    /// The way back to the camera's image.
+    Image(BackMap),
+    /// The network saw the sensor's frame.
+    Sensor,
+}
+
+/// What `prepare` made of a frame.
+#[derive(Debug, Clone)]
+pub struct PreparedFrame {
+    /// Which of the model's captured variants is to run.
+    pub variant: usize,
+    /// Where results belong.
+    pub placement: Placement,
+}
+
+/// Why a frame cannot be prepared.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PrepareError {
+    /// An image that cannot be brought to the network's input.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// Another kind of sensor.
+    #[error("the model takes {expected}")]
+    WrongSensor {
+        /// What it takes.
+        expected: Sensor,
+    },
+    /// Earlier sweeps are to be added, and it is not known where the vehicle was.
+    #[error(
+        "where the sensor was at {stamp_ns} ns is not known, and earlier sweeps are to be added to this one"
+    )]
+    NoPose {
+        /// Stamp of the sweep in nanoseconds.
+        stamp_ns: i64,
+    },
+    /// An input that is not as large as the model's.
+    #[error("input {input} has {found} bytes, the model needs {expected}")]
+    InputLength {
+        /// Position of the input.
+        input: usize,
+        /// Bytes that the model needs.
+        expected: usize,
+        /// Bytes given.
+        found: usize,
+    },
+}
+
+/// The host half of a model. Shared by all workers.
+pub trait HostModel: fmt::Debug + Send + Sync {
+    /// Name of the model.
+    fn name(&self) -> &Arc<str>;
+
+    /// What it takes.
+    fn sensor(&self) -> Sensor;
+
+    /// Writes the network's inputs for one frame.
+    ///
+    /// # Errors
+    /// [`PrepareError`]: the frame is lost, the model goes on.
+    fn prepare(&self, data: &SensorData<'_>, inputs: &mut [&mut [u8]])
+    -> Result<PreparedFrame, PrepareError>;
+
+    /// Decodes the network's output.
+    ///
+    /// # Errors
+    /// [`HeadError`] if the output has another size than the model expects.
+    fn finish(
+        &self,
+        output: &[f32],
+        placement: &Placement,
+        frame_id: &Arc<str>,
+    ) -> Result<Detections, HeadError>;
+}
+
+/// The device half of a model, as long as it is on the host.
+pub trait DeviceModel: fmt::Debug + Send + Sync {
+    /// Puts weights and persistent tensors on a device and warms the network up. To be done for every model before
+    /// the first [`ModelTrace::capture`].
+    ///
+    /// # Errors
+    /// Device errors, or an operation that the device cannot do.
+    fn build(
+        &self,
+        device: &mut dyn Device,
+        options: TraceOptions,
+    ) -> Result<ModelTrace, Box<dyn std::error::Error + Send + Sync>>;
+}
+
+/// What a model has on a device besides its traces.
+pub trait DeviceWeights: fmt::Debug + Send {
+    /// Frees them.
+    fn release(&mut self, device: &mut dyn Device);
+}
