@@ -8,6 +8,7 @@ mod bag;
 mod check;
 mod device;
 mod dtype;
+mod eval;
 mod graph;
 mod logging;
 mod model;
@@ -43,6 +44,7 @@ enum Command {
     Check(check::Args),
     Device(Box<device::Args>),
     Dtype(dtype::Args),
+    Eval(eval::Args),
     Graph(graph::Args),
     Model(model::Args),
     Schema(schema::Args),
@@ -56,6 +58,7 @@ impl Command {
             Self::Check(args) => check::run(args),
             Self::Device(args) => device::run(*args),
             Self::Dtype(args) => dtype::run(args),
+            Self::Eval(args) => eval::run(&args),
             Self::Graph(args) => graph::run(args),
             Self::Model(args) => model::run(args),
             Self::Schema(args) => schema::run(args),
