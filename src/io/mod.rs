@@ -7,5 +7,6 @@ pub mod cdr;
 pub mod foxglove;
 pub mod messages;
 pub mod recorder;
+pub mod scene_update;
 pub mod sim;
 pub mod zenoh;
