@@ -4,7 +4,10 @@
 
 pub mod bag;
 pub mod cdr;
+pub mod cloud;
+pub mod cloud_file;
 pub mod foxglove;
 pub mod messages;
 pub mod recorder;
+pub mod tf;
 pub mod zenoh;
