@@ -195,3 +195,18 @@ pub fn encode(
         }
     }
 }
+
+/// Columns of a cloud that a format has no place for.
+#[must_use]
+pub fn left_out(cloud: &PointCloud, format: CloudFormat) -> Vec<&'static str> {
+    let is_table = matches!(format, CloudFormat::Bin | CloudFormat::Npy);
+    let columns = [
+        ("time", !cloud.time_ns.is_empty()),
+        ("return type", !cloud.return_type.is_empty()),
+    ];
+    columns
+        .iter()
+        .filter(|(_, there)| is_table && *there)
+        .map(|(name, _)| *name)
+        .collect()
+}
