@@ -22,7 +22,7 @@
 //! - [`accuracy`]: detections matched with the truth
 //! - [`pipeline`]: pipeline files: schema, validation, the plan of actors and channels
 //! - [`telemetry`]: latency histograms, drop accounting, run reports
-//! - [`io`]: bags, ROS messages (CDR), recordings, zenoh
+//! - [`io`]: bags, ROS messages (CDR), recordings, zenoh, the driving simulator
 //! - [`runtime`]: actors, bounded channels, clock, shutdown
 //! - [`cli`]: the `sensorium` command, one file per subcommand
 

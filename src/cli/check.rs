@@ -9,7 +9,7 @@ use serde_json::json;
 use super::pipeline_args::{self, Format, PipelineArgs};
 use super::report;
 use crate::device::DeviceLayer;
-use crate::pipeline::{Labels, NodeKind, Pipeline, PipelineError, Problem, ProblemRecord, Topics};
+use crate::pipeline::{Family, Labels, NodeKind, Pipeline, PipelineError, Problem, ProblemRecord, Topics};
 
 /// Checks a pipeline file without running it.
 ///
@@ -95,17 +95,25 @@ fn summary(pipeline: &Pipeline, environment: &DeviceLayer) -> String {
             Some(path) => path.display().to_string(),
             None => "to be given".to_owned(),
         };
-        let labels = match &model.labels {
-            Labels::Coco80 => "coco80".to_owned(),
-            Labels::File(path) => path.display().to_string(),
+        let detail = match &model.family {
+            Family::Yolox(camera) | Family::FastestDet(camera) => {
+                let labels = match &camera.labels {
+                    Labels::Coco80 => "coco80".to_owned(),
+                    Labels::File(path) => path.display().to_string(),
+                };
+                format!("{}, labels {labels}", camera.preprocess)
+            }
+            Family::CenterPoint(lidar) => match lidar.params.len() {
+                0 => "parameters of the weights".to_owned(),
+                count => format!("{count} parameter file(s)"),
+            },
         };
         line(
             "model",
             format!(
-                "{name}: {}, {}, {}, labels {labels}, weights {weights}",
-                model.detector_type,
+                "{name}: {}, {}, {detail}, weights {weights}",
+                model.family.name(),
                 model.numbers(),
-                model.preprocess
             ),
         );
     }

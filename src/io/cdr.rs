@@ -109,6 +109,11 @@ impl<'a> CdrReader<'a> {
         u16
     );
     read_number!(
+        /// Reads an `int16`.
+        i16,
+        i16
+    );
+    read_number!(
         /// Reads an `int32`.
         i32,
         i32
@@ -124,6 +129,11 @@ impl<'a> CdrReader<'a> {
         u64
     );
     read_number!(
+        /// Reads an `int64`.
+        i64,
+        i64
+    );
+    read_number!(
         /// Reads a `float32`.
         f32,
         f32
@@ -133,6 +143,26 @@ impl<'a> CdrReader<'a> {
         f64,
         f64
     );
+
+    /// Reads a `bool`: any byte but 0 is true.
+    ///
+    /// # Errors
+    /// [`CdrError::TooShort`] where the message ends first.
+    pub fn bool(&mut self) -> Result<bool, CdrError> {
+        Ok(self.u8()? != 0)
+    }
+
+    /// Reads a fixed array `float64[N]`.
+    ///
+    /// # Errors
+    /// [`CdrError::TooShort`] where the message ends first.
+    pub fn f64_array<const N: usize>(&mut self) -> Result<[f64; N], CdrError> {
+        let mut values = [0.0; N];
+        for value in &mut values {
+            *value = self.f64()?;
+        }
+        Ok(values)
+    }
 
     /// Reads a `string`; its closing zero byte is not part of the result.
     ///
@@ -245,6 +275,11 @@ impl CdrWriter {
         u16
     );
     write_number!(
+        /// Writes an `int16`.
+        i16,
+        i16
+    );
+    write_number!(
         /// Writes an `int32`.
         i32,
         i32
@@ -260,6 +295,11 @@ impl CdrWriter {
         u64
     );
     write_number!(
+        /// Writes an `int64`.
+        i64,
+        i64
+    );
+    write_number!(
         /// Writes a `float32`.
         f32,
         f32
@@ -269,6 +309,16 @@ impl CdrWriter {
         f64,
         f64
     );
+
+    /// Writes a `bool`.
+    pub fn bool(&mut self, value: bool) {
+        self.u8(u8::from(value));
+    }
+
+    /// Writes a fixed array `float64[N]`.
+    pub fn f64_array<const N: usize>(&mut self, values: &[f64; N]) {
+        values.iter().for_each(|&value| self.f64(value));
+    }
 
     /// Writes a `string` with its closing zero byte.
     ///

@@ -7,4 +7,5 @@ pub mod cdr;
 pub mod foxglove;
 pub mod messages;
 pub mod recorder;
+pub mod sim;
 pub mod zenoh;

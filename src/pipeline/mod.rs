@@ -36,8 +36,9 @@ pub use plan::{Actor, ActorRole, Channel, Plan, RunsOn};
 pub use problem::{InvalidPipeline, PipelineError, Problem, ProblemRecord};
 pub use schema::pipeline_schema;
 pub use settings::{
-    Clock, DetectorSettings, DetectorType, DeviceSettings, Edge, JsonLinesSettings, Labels, ModelSettings,
-    Node, NodeKind, OnFull, OnStreamsFull, Pipeline, Precision, Preprocess, PublisherSettings, Rate,
-    RateError, RecorderSettings, RestartSettings, SourceSettings, Topics, Transport, WeightFormat, ZenohMode,
+    CameraSettings, CenterPointSettings, Clock, DetectorSettings, DeviceSettings, Edge, Family,
+    JsonLinesSettings, Labels, ModelSettings, Node, NodeKind, OnFull, OnStreamsFull, Pipeline, Precision,
+    Preprocess, PublisherSettings, Rate, RateError, RecorderSettings, RestartSettings, SourceSettings,
+    Topics, Transport, WeightFormat, ZenohMode,
 };
 pub use substitute::Environment;

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::faults::RawFaults;
 use super::settings::{
-    Clock, DEFAULT_FRAME_DEADLINE_MS, DetectorType, OnFull, OnStreamsFull, Precision, Preprocess,
-    RestartSettings, Transport, WeightFormat, ZenohMode,
+    Clock, DEFAULT_FRAME_DEADLINE_MS, OnFull, OnStreamsFull, Precision, Preprocess, RestartSettings,
+    SimulateSettings, Transport, WeightFormat, ZenohMode,
 };
 use crate::device::{ARENA_MIB, Backends, DeviceConfig, QUEUES, SPIN_US, THREADS, TRACE_REGION_MIB};
 
@@ -131,14 +131,22 @@ pub(super) enum Auto {
     Auto,
 }
 
-/// A model and how its inputs and outputs are treated.
+/// A model and how its inputs and outputs are treated. `type` is the family of the network.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "lowercase")]
+#[schemars(rename = "Model")]
+pub(super) enum RawModel {
+    Yolox(RawCameraModel),
+    FastestDet(RawCameraModel),
+    CenterPoint(RawCenterPoint),
+}
+
+/// A network that finds boxes in camera images: YOLOX (boxes as offsets to grid cells of three strides, objectness
+/// times class score) or FastestDet (one output map, objectness and class score weighted).
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "Model")]
-pub(super) struct RawModel {
-    /// Family of the network, which decides how its outputs are decoded.
-    #[serde(rename = "type")]
-    pub(super) detector_type: DetectorType,
+#[schemars(rename = "CameraModel")]
+pub(super) struct RawCameraModel {
     /// The ONNX file. Empty: it must be given on the command line.
     pub(super) weights: String,
     /// Storage of weights and activations; sums are always fp32.
@@ -171,6 +179,43 @@ pub(super) struct RawModel {
     pub(super) on_full: OnStreamsFull,
 }
 
+/// CenterPoint: objects on the road from LiDAR sweeps, as Autoware's lidar_centerpoint finds them.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "CenterPoint")]
+pub(super) struct RawCenterPoint {
+    /// A safetensors file of Sensorium, or Autoware's pts_backbone_neck_head ONNX file with `encoder` beside it. Empty:
+    /// it must be given on the command line.
+    pub(super) weights: String,
+    /// Autoware's pts_voxel_encoder ONNX file; left out for a safetensors file.
+    #[serde(default)]
+    pub(super) encoder: String,
+    /// Autoware's parameter files (node, ml_package, common, remapper), the later ones over the earlier. A safetensors
+    /// file brings the parameters that it was trained with; what is said here takes their place.
+    #[serde(default)]
+    pub(super) params: Vec<String>,
+    /// Storage of weights and activations; sums are always fp32.
+    #[serde(default)]
+    pub(super) precision: Precision,
+    /// Detections of any class and distance below this score are not reported. Left out: as the parameters say.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub(super) score_threshold: Option<f32>,
+    /// Frame in which the vehicle moves; earlier sweeps are brought to the present through it. Left out: as the parameters
+    /// say, or `map`.
+    #[schemars(length(min = 1))]
+    pub(super) world_frame: Option<String>,
+    /// Seed of the choice of points where a pillar has more than it holds.
+    #[serde(default)]
+    pub(super) shuffle_seed: u64,
+    /// Most streams that the model serves at once.
+    #[serde(default = "default_max_streams")]
+    #[schemars(range(min = 1, max = 1_024))]
+    pub(super) max_streams: u16,
+    /// What happens to a stream beyond `max_streams`.
+    #[serde(default)]
+    pub(super) on_full: OnStreamsFull,
+}
+
 const fn default_max_detections() -> u32 {
     300
 }
@@ -191,7 +236,7 @@ pub(super) enum RawNode {
     Jsonl(RawJsonLines),
 }
 
-/// Plays the camera streams of a bag.
+/// Plays the streams of a bag, or of a simulated drive.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Source")]
@@ -199,7 +244,10 @@ pub(super) struct RawSource {
     /// The bag: a folder, an .mcap file or a .db3 file. Empty: it must be given on the command line.
     #[serde(default)]
     pub(super) bag: String,
-    /// `auto` for every image topic of the bag, or a list of topics; each topic is one stream.
+    /// A drive that is simulated while it plays, in place of a bag.
+    pub(super) simulate: Option<SimulateSettings>,
+    /// `auto` for every topic that the detectors behind it take (images, point clouds), or a list of topics; each topic is
+    /// one stream.
     #[serde(default)]
     pub(super) topics: RawTopics,
     /// What decides when a sample is released.
@@ -219,7 +267,7 @@ pub(super) struct RawSource {
 #[serde(untagged)]
 #[schemars(rename = "Topics")]
 pub(super) enum RawTopics {
-    /// Every image topic.
+    /// Every topic that the detectors take.
     Auto(Auto),
     /// These topics.
     Listed(#[schemars(length(min = 1))] Vec<String>),
@@ -267,17 +315,18 @@ pub(super) enum RawInput {
     Many(#[schemars(length(min = 1))] Vec<String>),
 }
 
-/// Runs a model on every image of its input.
+/// Runs a model on every image or sweep of its input.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Detector")]
 pub(super) struct RawDetector {
     /// Name of the model, one of `models`.
     pub(super) model: String,
-    /// The source or sources of the images.
+    /// The source or sources.
     #[expect(dead_code, reason = "names are read from the tree, where their places are")]
     pub(super) input: RawInput,
-    /// Workers that decode and resize images. The order within a stream is kept.
+    /// Workers that prepare the network's input. The order within a stream is kept. A model that keeps earlier sweeps has
+    /// one, whatever is said here.
     #[serde(default = "default_workers")]
     #[schemars(range(min = 1, max = 64))]
     pub(super) prepare_workers: u16,
@@ -320,7 +369,7 @@ fn default_key() -> String {
     "sensorium/{pipeline}/{node}/{stream}/detections".to_owned()
 }
 
-/// Writes an MCAP recording: the images as they came, and the detections as annotations.
+/// Writes an MCAP recording: images and point clouds as they came, and what was found in them.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Recorder")]
@@ -331,7 +380,7 @@ pub(super) struct RawRecorder {
     /// The .mcap file. Empty: the recorder is off unless a path is given on the command line.
     #[serde(default)]
     pub(super) path: String,
-    /// Whether images are recorded beside the detections.
+    /// Whether images and point clouds are recorded beside what was found in them.
     #[serde(default = "default_include_images")]
     pub(super) include_images: bool,
 }

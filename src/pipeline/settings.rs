@@ -106,12 +106,52 @@ impl DeviceSettings {
 /// A model and how its inputs and outputs are treated.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ModelSettings {
-    /// Family of the network.
-    pub detector_type: DetectorType,
-    /// The ONNX file; `None` if it is still to be given.
+    /// The weights' file; `None` if it is still to be given.
     pub weights: Option<PathBuf>,
     /// Storage of weights and activations.
     pub precision: Precision,
+    /// Most streams served at once.
+    pub max_streams: u16,
+    /// What happens to a stream beyond `max_streams`.
+    pub on_full: OnStreamsFull,
+    /// Family of the network, and what is peculiar to it.
+    #[serde(flatten)]
+    pub family: Family,
+}
+
+/// A family of networks.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum Family {
+    /// YOLOX on camera images.
+    Yolox(CameraSettings),
+    /// FastestDet on camera images.
+    FastestDet(CameraSettings),
+    /// CenterPoint on LiDAR sweeps.
+    CenterPoint(CenterPointSettings),
+}
+
+impl Family {
+    /// The `type` as a pipeline file spells it.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Yolox(_) => "yolox",
+            Self::FastestDet(_) => "fastestdet",
+            Self::CenterPoint(_) => "centerpoint",
+        }
+    }
+
+    /// Whether it keeps earlier frames of a stream, so that they have to come one after another.
+    #[must_use]
+    pub const fn is_stateful(&self) -> bool {
+        matches!(self, Self::CenterPoint(_))
+    }
+}
+
+/// What is peculiar to networks on camera images.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CameraSettings {
     /// How weights are stored until they are brought onto the device.
     pub weight_format: WeightFormat,
     /// How an image becomes the network's input.
@@ -124,19 +164,34 @@ pub struct ModelSettings {
     pub nms_threshold: f32,
     /// Most detections of one frame.
     pub max_detections: u32,
-    /// Most streams served at once.
-    pub max_streams: u16,
-    /// What happens to a stream beyond `max_streams`.
-    pub on_full: OnStreamsFull,
+}
+
+/// What is peculiar to CenterPoint.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CenterPointSettings {
+    /// Autoware's ONNX file of the encoder; `None` for a safetensors file.
+    pub encoder: Option<PathBuf>,
+    /// Autoware's parameter files, the later ones over the earlier.
+    pub params: Vec<PathBuf>,
+    /// Lowest score reported, 0 to 1; `None`: as the parameters say.
+    pub score_threshold: Option<f32>,
+    /// Frame in which the vehicle moves; `None`: as the parameters say.
+    pub world_frame: Option<String>,
+    /// Seed of the choice of points where a pillar has more than it holds.
+    pub shuffle_seed: u64,
 }
 
 impl ModelSettings {
     /// Precision and, where it is another, the format of the weights: `fp32`, or `bf16, weights bfp8`.
     #[must_use]
     pub fn numbers(&self) -> String {
-        match self.weight_format {
-            WeightFormat::Fp32 => self.precision.to_string(),
-            format => format!("{}, weights {format}", self.precision),
+        match &self.family {
+            Family::Yolox(camera) | Family::FastestDet(camera)
+                if camera.weight_format != WeightFormat::Fp32 =>
+            {
+                format!("{}, weights {}", self.precision, camera.weight_format)
+            }
+            _ => self.precision.to_string(),
         }
     }
 }
@@ -165,9 +220,9 @@ pub struct Node {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum NodeKind {
-    /// Plays the camera streams of a bag.
+    /// Plays the streams of a bag or of a simulated drive.
     Source(SourceSettings),
-    /// Runs a model on images.
+    /// Runs a model on images or sweeps.
     Detector(DetectorSettings),
     /// Publishes detections.
     Publisher(PublisherSettings),
@@ -195,8 +250,10 @@ impl NodeKind {
 /// Settings of a source.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SourceSettings {
-    /// The bag; `None` if it is still to be given.
+    /// The bag; `None` if it is still to be given, or a drive is simulated.
     pub bag: Option<PathBuf>,
+    /// The drive that is simulated in place of a bag.
+    pub simulate: Option<SimulateSettings>,
     /// Which topics are played.
     pub topics: Topics,
     /// What decides when a sample is released.
@@ -207,11 +264,24 @@ pub struct SourceSettings {
     pub deadline_ms: Option<u32>,
 }
 
+/// A drive that is simulated while it plays.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Simulate")]
+pub struct SimulateSettings {
+    /// Length of the drive in seconds.
+    #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 86_400))]
+    pub seconds: f64,
+    /// Two drives with one seed are the same.
+    #[serde(default)]
+    pub seed: u64,
+}
+
 /// Topics of a bag.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Topics {
-    /// Every image topic.
+    /// Every topic that the detectors behind the source take.
     Auto,
     /// These, at least one.
     Listed(Vec<String>),
@@ -360,15 +430,6 @@ macro_rules! words {
     };
 }
 
-words! {
-    /// A family of detection networks.
-    DetectorType {
-        /// YOLOX: boxes as offsets to grid cells of three strides, objectness times class score.
-        Yolox = "yolox",
-        /// FastestDet: one output map, objectness and class score weighted.
-        FastestDet = "fastestdet",
-    }
-}
 words! {
     /// Storage of weights and activations.
     #[derive(Default)]

@@ -8,13 +8,13 @@ use super::load::Overrides;
 use super::nearest::{alternatives, suggestion};
 use super::problem::Problem;
 use super::raw::{
-    RawDetector, RawDevice, RawJsonLines, RawModel, RawNode, RawPipeline, RawPublisher, RawRate, RawRecorder,
-    RawSource, RawThreads, RawTopics,
+    RawCameraModel, RawCenterPoint, RawDetector, RawDevice, RawJsonLines, RawModel, RawNode, RawPipeline,
+    RawPublisher, RawRate, RawRecorder, RawSource, RawThreads, RawTopics,
 };
 use super::settings::{
-    Clock, DetectorSettings, DetectorType, DeviceSettings, JsonLinesSettings, KEY_SPECIAL, Labels,
-    ModelSettings, Node, NodeKind, Pipeline, Preprocess, PublisherSettings, Rate, RecorderSettings,
-    SourceSettings, Topics,
+    CameraSettings, CenterPointSettings, Clock, DetectorSettings, DeviceSettings, Family, JsonLinesSettings,
+    KEY_SPECIAL, Labels, ModelSettings, Node, NodeKind, Pipeline, Preprocess, PublisherSettings, Rate,
+    RecorderSettings, SourceSettings, Topics,
 };
 use super::source::{Span, source};
 use super::tree::{self, Entry};
@@ -180,31 +180,38 @@ impl Validator<'_> {
     }
 
     fn model(&mut self, entry: &Entry, raw: &RawModel) -> ModelSettings {
-        let fitting = match raw.detector_type {
-            DetectorType::Yolox => Preprocess::YoloxOpencv,
-            DetectorType::FastestDet => Preprocess::FastestDetOpencv,
+        let (weights, precision, max_streams, on_full) = match raw {
+            RawModel::Yolox(raw) | RawModel::FastestDet(raw) => {
+                (&raw.weights, raw.precision, raw.max_streams, raw.on_full)
+            }
+            RawModel::CenterPoint(raw) => (&raw.weights, raw.precision, raw.max_streams, raw.on_full),
         };
-        if raw.preprocess != fitting {
-            self.problems.push(
-                Problem::error(
-                    format!(
-                        "a {} network cannot be fed by `{}`",
-                        raw.detector_type, raw.preprocess
-                    ),
-                    value_span(entry, "preprocess"),
-                    format!("expected `{fitting}`"),
-                )
-                .related(value_span(entry, "type"), "because of this type"),
-            );
+        let weights = self.weights(entry, weights);
+        let family = match raw {
+            RawModel::Yolox(raw) => Family::Yolox(self.camera(entry, raw, Preprocess::YoloxOpencv)),
+            RawModel::FastestDet(raw) => {
+                Family::FastestDet(self.camera(entry, raw, Preprocess::FastestDetOpencv))
+            }
+            RawModel::CenterPoint(raw) => Family::CenterPoint(self.center_point(entry, raw)),
+        };
+        ModelSettings {
+            weights,
+            precision,
+            max_streams,
+            on_full,
+            family,
         }
-        let weights = match &self.overrides.model {
+    }
+
+    fn weights(&mut self, entry: &Entry, in_file: &str) -> Option<PathBuf> {
+        match &self.overrides.model {
             Some(file) => self.existing(file.clone(), &option_span("--model", file), "weights"),
-            None if raw.weights.is_empty() => {
+            None if in_file.is_empty() => {
                 self.missing.push(
                     Problem::note(
                         format!("the model `{}` has no weights yet", entry.key),
                         value_span(entry, "weights"),
-                        "empty: the ONNX file must be given",
+                        "empty: a file must be given",
                     )
                     .help(format!(
                         "give it with --model FILE or --set models.{}.weights=FILE",
@@ -213,8 +220,26 @@ impl Validator<'_> {
                 );
                 None
             }
-            None => self.existing_in_file(&raw.weights, value_span(entry, "weights"), "weights"),
-        };
+            None => self.existing_in_file(in_file, value_span(entry, "weights"), "weights"),
+        }
+    }
+
+    fn camera(&mut self, entry: &Entry, raw: &RawCameraModel, fitting: Preprocess) -> CameraSettings {
+        if raw.preprocess != fitting {
+            let family = entry
+                .value
+                .get("type")
+                .and_then(tree::Node::text)
+                .unwrap_or_default();
+            self.problems.push(
+                Problem::error(
+                    format!("a {family} network cannot be fed by `{}`", raw.preprocess),
+                    value_span(entry, "preprocess"),
+                    format!("expected `{fitting}`"),
+                )
+                .related(value_span(entry, "type"), "because of this type"),
+            );
+        }
         let labels = if raw.labels == "coco80" {
             Labels::Coco80
         } else {
@@ -222,18 +247,35 @@ impl Validator<'_> {
             let file = self.existing_in_file(&raw.labels, span, "labels");
             Labels::File(file.unwrap_or_default())
         };
-        ModelSettings {
-            detector_type: raw.detector_type,
-            weights,
-            precision: raw.precision,
+        CameraSettings {
             weight_format: raw.weight_format,
             preprocess: raw.preprocess,
             labels,
             score_threshold: raw.score_threshold,
             nms_threshold: raw.nms_threshold,
             max_detections: raw.max_detections,
-            max_streams: raw.max_streams,
-            on_full: raw.on_full,
+        }
+    }
+
+    fn center_point(&mut self, entry: &Entry, raw: &RawCenterPoint) -> CenterPointSettings {
+        let encoder = match raw.encoder.as_str() {
+            "" => None,
+            file => self.existing_in_file(file, value_span(entry, "encoder"), "encoder"),
+        };
+        let spans = entry.value.get("params");
+        let params = raw.params.iter().enumerate();
+        let params = params.filter_map(|(index, file)| {
+            let span = spans
+                .and_then(|list| list.items().get(index))
+                .map_or(&entry.key_span, |node| &node.span);
+            self.existing_in_file(file, span, "parameter")
+        });
+        CenterPointSettings {
+            params: params.collect(),
+            encoder,
+            score_threshold: raw.score_threshold,
+            world_frame: raw.world_frame.clone(),
+            shuffle_seed: raw.shuffle_seed,
         }
     }
 
@@ -255,9 +297,24 @@ impl Validator<'_> {
     }
 
     fn source(&mut self, entry: &Entry, raw: RawSource) -> SourceSettings {
-        let bag = match &self.overrides.bag {
-            Some(bag) => self.existing(bag.clone(), &option_span("--bag", bag), "bag"),
-            None if raw.bag.is_empty() => {
+        let bag = match (&self.overrides.bag, raw.simulate) {
+            (Some(bag), _) => self.existing(bag.clone(), &option_span("--bag", bag), "bag"),
+            (None, Some(_)) if !raw.bag.is_empty() => {
+                self.problems.push(
+                    Problem::error(
+                        format!(
+                            "the source `{}` plays a bag or simulates a drive, not both",
+                            entry.key
+                        ),
+                        value_span(entry, "bag"),
+                        "leave this out, or `simulate`",
+                    )
+                    .related(value_span(entry, "simulate"), "this asks for a drive"),
+                );
+                None
+            }
+            (None, Some(_)) => None,
+            (None, None) if raw.bag.is_empty() => {
                 self.missing.push(
                     Problem::note(
                         format!("the source `{}` has no bag yet", entry.key),
@@ -271,13 +328,15 @@ impl Validator<'_> {
                 );
                 None
             }
-            None => self.existing_in_file(&raw.bag, value_span(entry, "bag"), "bag"),
+            (None, None) => self.existing_in_file(&raw.bag, value_span(entry, "bag"), "bag"),
         };
         let in_file = match raw.rate {
             RawRate::Times(times) => Rate::Times(times),
             RawRate::Max(_) => Rate::Max,
         };
         SourceSettings {
+            // A bag on the command line takes the drive's place.
+            simulate: raw.simulate.filter(|_| bag.is_none()),
             bag,
             topics: match raw.topics {
                 RawTopics::Auto(_) => Topics::Auto,

@@ -1,5 +1,6 @@
 //! Loading the models of a pipeline: ONNX to a lowered graph on the host, then to traces on the device.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use super::error::{RuntimeError, told};
@@ -12,7 +13,8 @@ use crate::perception::{
     read_labels,
 };
 use crate::pipeline::{
-    self, DetectorType, DeviceSettings, Labels, ModelSettings, NodeKind, Pipeline, Precision, Preprocess,
+    self, CameraSettings, DeviceSettings, Family, Labels, ModelSettings, NodeKind, Pipeline, Precision,
+    Preprocess,
 };
 use crate::tensor::DType;
 use crate::trace::TraceOptions;
@@ -47,27 +49,37 @@ pub(super) fn load_all(pipeline: &Pipeline) -> Result<Vec<DetectorParts>, Runtim
 }
 
 fn load(name: &str, settings: &ModelSettings) -> Result<DetectorParts, RuntimeError> {
-    let refuse = |reason: String| RuntimeError::Model {
+    let path = settings.weights.as_ref().ok_or_else(|| {
+        RuntimeError::Incomplete(format!("model {name} has no weights: name a file with --model"))
+    })?;
+    let loaded = match &settings.family {
+        Family::Yolox(camera) => load_camera(name, settings.precision, camera, path, HeadKind::Yolox),
+        Family::FastestDet(camera) => {
+            load_camera(name, settings.precision, camera, path, HeadKind::FastestDet)
+        }
+        Family::CenterPoint(_) => Err("not yet".into()),
+    };
+    loaded.map_err(|reason| RuntimeError::Model {
         model: name.into(),
         reason,
-    };
-    let path = settings.weights.as_ref().ok_or_else(|| {
-        RuntimeError::Incomplete(format!(
-            "model {name} has no weights: name an ONNX file with --model"
-        ))
-    })?;
-    let onnx = OnnxModel::open(path).map_err(|e| refuse(e.to_string()))?;
-    let storage = match settings.precision {
+    })
+}
+
+fn load_camera(
+    name: &str,
+    precision: Precision,
+    settings: &CameraSettings,
+    path: &Path,
+    kind: HeadKind,
+) -> Result<DetectorParts, String> {
+    let onnx = OnnxModel::open(path).map_err(|e| e.to_string())?;
+    let storage = match precision {
         Precision::Bf16 => DType::Bf16,
         _ => DType::F32,
     };
     let (preset, scale) = match settings.preprocess {
         Preprocess::FastestDetOpencv => (Preset::StretchOpencv, 1.0 / 255.0),
         _ => (Preset::YoloxOpencv, 1.0),
-    };
-    let kind = match settings.detector_type {
-        DetectorType::FastestDet => HeadKind::FastestDet,
-        _ => HeadKind::Yolox,
     };
     let graph = DetectorGraph::lower(
         name.into(),
@@ -76,24 +88,24 @@ fn load(name: &str, settings: &ModelSettings) -> Result<DetectorParts, RuntimeEr
         weight_format(settings.weight_format),
         scale,
     )
-    .map_err(|e| refuse(e.to_string()))?;
+    .map_err(|e| e.to_string())?;
     let thresholds = Thresholds {
         score: settings.score_threshold,
         nms_iou: settings.nms_threshold,
         max_detections: settings.max_detections as usize,
     };
-    let head = Head::new(kind, graph.input_px(), graph.output_dims(), thresholds)
-        .map_err(|e| refuse(e.to_string()))?;
+    let head =
+        Head::new(kind, graph.input_px(), graph.output_dims(), thresholds).map_err(|e| e.to_string())?;
     let labels = match &settings.labels {
         Labels::Coco80 => coco_80(),
-        Labels::File(path) => read_labels(path).map_err(|e| refuse(e.to_string()))?,
+        Labels::File(path) => read_labels(path).map_err(|e| e.to_string())?,
     };
     if labels.len() != head.classes() {
-        return Err(refuse(format!(
+        return Err(format!(
             "the network has {} classes, the label list {} names: set `labels` to a file with one name a line",
             head.classes(),
             labels.len()
-        )));
+        ));
     }
     let output_len = graph.output_dims().iter().product();
     let model = Arc::new(Detector::new(name.into(), preset, graph.input_px(), head, labels));

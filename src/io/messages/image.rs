@@ -1,76 +1,7 @@
-//! The ROS 2 messages that Sensorium reads and writes: `std_msgs/Header`, `sensor_msgs/Image` and
-//! `sensor_msgs/CompressedImage`, with the definition texts that a recording carries along.
-//!
-//! Decoding borrows names and pixels from the message.
+//! `sensor_msgs/Image` and `sensor_msgs/CompressedImage`.
 
-use super::cdr::{CdrError, CdrReader, CdrWriter};
-
-/// ROS 2 name of [`ImageMsg`].
-pub const IMAGE_TYPE: &str = "sensor_msgs/msg/Image";
-/// ROS 2 name of [`CompressedImageMsg`].
-pub const COMPRESSED_IMAGE_TYPE: &str = "sensor_msgs/msg/CompressedImage";
-
-/// Type name in its long form: `sensor_msgs/Image` becomes `sensor_msgs/msg/Image`; any other form stays.
-#[must_use]
-pub fn normalise_type(name: &str) -> String {
-    match name.split_once('/') {
-        Some((package, message)) if !message.contains('/') => format!("{package}/msg/{message}"),
-        _ => name.to_owned(),
-    }
-}
-
-/// `std_msgs/Header`: when and in which frame something was sensed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HeaderMsg<'a> {
-    /// Whole seconds of the sensor stamp.
-    pub stamp_sec: i32,
-    /// Nanoseconds on top of `stamp_sec`.
-    pub stamp_nanosec: u32,
-    /// Coordinate frame of the sensor.
-    pub frame_id: &'a str,
-}
-
-impl<'a> HeaderMsg<'a> {
-    /// Header with a stamp in nanoseconds since the epoch.
-    ///
-    /// `None` where the seconds do not fit ROS 2's 32 bits (before 1901 or after January 2038).
-    #[must_use]
-    pub fn new(stamp_ns: i64, frame_id: &'a str) -> Option<Self> {
-        Some(Self {
-            stamp_sec: i32::try_from(stamp_ns.div_euclid(1_000_000_000)).ok()?,
-            stamp_nanosec: stamp_ns.rem_euclid(1_000_000_000) as u32,
-            frame_id,
-        })
-    }
-
-    /// The stamp in nanoseconds since the epoch.
-    #[must_use]
-    pub fn stamp_ns(&self) -> i64 {
-        i64::from(self.stamp_sec) * 1_000_000_000 + i64::from(self.stamp_nanosec)
-    }
-
-    /// Reads a header in the middle of a message.
-    ///
-    /// # Errors
-    /// Any [`CdrError`] of its fields.
-    pub fn read(reader: &mut CdrReader<'a>) -> Result<Self, CdrError> {
-        Ok(Self {
-            stamp_sec: reader.i32()?,
-            stamp_nanosec: reader.u32()?,
-            frame_id: reader.string()?,
-        })
-    }
-
-    /// Writes the header in the middle of a message.
-    ///
-    /// # Errors
-    /// [`CdrError::TooLong`].
-    pub fn write(&self, writer: &mut CdrWriter) -> Result<(), CdrError> {
-        writer.i32(self.stamp_sec);
-        writer.u32(self.stamp_nanosec);
-        writer.string(self.frame_id)
-    }
-}
+use super::HeaderMsg;
+use crate::io::cdr::{CdrError, CdrReader, CdrWriter};
 
 /// `sensor_msgs/Image`: raw pixels.
 ///
@@ -247,29 +178,6 @@ impl<'a> CompressedFormat<'a> {
     }
 }
 
-/// Definition text (`ros2msg`) of a message that this module writes, with those it is made of.
-///
-/// The dependencies follow the message, each after a line of 80 `=` and a line naming it, as rosbag2 and
-/// Foxglove read it. `None` for a type that this module does not write.
-#[must_use]
-pub fn definition(type_name: &str) -> Option<String> {
-    let top = match type_name {
-        IMAGE_TYPE => IMAGE_DEFINITION,
-        COMPRESSED_IMAGE_TYPE => COMPRESSED_IMAGE_DEFINITION,
-        _ => return None,
-    };
-    let line = "=".repeat(80);
-    Some(format!(
-        "{top}\n{line}\nMSG: std_msgs/Header\n{HEADER_DEFINITION}\n{line}\nMSG: builtin_interfaces/Time\n{TIME_DEFINITION}"
-    ))
-}
-
-const TIME_DEFINITION: &str = "int32 sec\nuint32 nanosec\n";
-const HEADER_DEFINITION: &str = "builtin_interfaces/Time stamp\nstring frame_id\n";
-const COMPRESSED_IMAGE_DEFINITION: &str = "std_msgs/Header header\nstring format\nuint8[] data\n";
-const IMAGE_DEFINITION: &str = "std_msgs/Header header\nuint32 height\nuint32 width\nstring encoding\n\
-     uint8 is_bigendian\nuint32 step\nuint8[] data\n";
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
@@ -310,16 +218,6 @@ mod tests {
     }
 
     #[test]
-    fn stamps_before_the_epoch_and_beyond_32_bits_are_handled() {
-        let header = HeaderMsg::new(-1, "f").unwrap();
-        assert_eq!(
-            (header.stamp_sec, header.stamp_nanosec, header.stamp_ns()),
-            (-1, 999_999_999, -1)
-        );
-        assert_eq!(HeaderMsg::new(i64::MAX, "f"), None);
-    }
-
-    #[test]
     fn compressed_formats_of_the_field_are_taken_apart() {
         let of = CompressedFormat::parse;
         assert_eq!(of("jpeg").codec, Some(ImageCodec::Jpeg));
@@ -336,16 +234,5 @@ mod tests {
         assert!(depth.depth && depth.codec == Some(ImageCodec::Png) && depth.stored_encoding.is_none());
         assert_eq!(of("h264").codec, None);
         assert_eq!(of("").codec, None);
-    }
-
-    #[test]
-    fn short_type_names_get_their_msg_part() {
-        assert_eq!(normalise_type("sensor_msgs/Image"), IMAGE_TYPE);
-        assert_eq!(normalise_type(IMAGE_TYPE), IMAGE_TYPE);
-        assert_eq!(normalise_type("pkg/srv/Add_Event"), "pkg/srv/Add_Event");
-        assert_eq!(
-            normalise_type("foxglove.ImageAnnotations"),
-            "foxglove.ImageAnnotations"
-        );
     }
 }
