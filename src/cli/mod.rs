@@ -7,6 +7,7 @@
 mod bag;
 mod check;
 mod cloud;
+mod demo;
 mod device;
 mod dtype;
 mod eval;
@@ -14,9 +15,11 @@ mod graph;
 mod logging;
 mod model;
 mod pipeline_args;
+mod recording;
 mod report;
 mod run;
 mod schema;
+mod sim;
 
 use std::process::ExitCode;
 
@@ -44,12 +47,14 @@ enum Command {
     Bag(bag::Args),
     Check(check::Args),
     Cloud(cloud::Args),
+    Demo(demo::Args),
     Device(Box<device::Args>),
     Dtype(dtype::Args),
     Eval(eval::Args),
     Graph(graph::Args),
     Model(model::Args),
     Schema(schema::Args),
+    Sim(Box<sim::Args>),
 }
 
 impl Command {
@@ -59,12 +64,14 @@ impl Command {
             Self::Bag(args) => bag::run(args),
             Self::Check(args) => check::run(args),
             Self::Cloud(args) => cloud::run(args),
+            Self::Demo(args) => demo::run(&args),
             Self::Device(args) => device::run(*args),
             Self::Dtype(args) => dtype::run(args),
             Self::Eval(args) => eval::run(&args),
             Self::Graph(args) => graph::run(args),
             Self::Model(args) => model::run(args),
             Self::Schema(args) => schema::run(args),
+            Self::Sim(args) => sim::run(*args),
         }
     }
 }

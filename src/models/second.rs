@@ -147,6 +147,32 @@ impl SecondFpn {
         })
     }
 
+    /// Images, rows and columns of all outputs, for inputs `[N, C, H, W]` as [`Second::out_shapes`] tells them.
+    ///
+    /// # Errors
+    /// [`BlockError`] for another number of inputs, or outputs of different sizes.
+    pub fn out_size(&self, inputs: &[[usize; 4]]) -> Result<[usize; 3], BlockError> {
+        let mut size = None;
+        for (layer, dims) in self.layers.iter().zip(inputs) {
+            let known = Shape::new(dims).map_err(BlockError::tensor(layer.name()))?;
+            let [n, _, h, w] = layer.out_shape(&known)?;
+            let first = *size.get_or_insert([n, h, w]);
+            if first != [n, h, w] {
+                let reason = format!(
+                    "the output is {:?} (images, rows, columns), the first layer's {first:?}",
+                    [n, h, w]
+                );
+                return Err(BlockError::weights(layer.name(), reason));
+            }
+        }
+        size.filter(|_| inputs.len() == self.layers.len())
+            .ok_or_else(|| BlockError::Count {
+                block: "neck".into(),
+                found: inputs.len(),
+                expected: self.layers.len(),
+            })
+    }
+
     /// Channels of each output.
     #[must_use]
     pub fn channels(&self) -> Vec<usize> {
