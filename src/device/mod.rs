@@ -30,6 +30,7 @@ pub use config::{
     ARENA_MIB, ConfigError, DeviceConfig, DeviceLayer, ENVIRONMENT_PREFIX, QUEUES, SPIN_US, THREADS,
     TRACE_REGION_MIB, Threads,
 };
+pub(crate) use contract::moment_after;
 pub use contract::{
     BufferClass, CaptureKind, Device, DeviceCaps, DeviceHealth, DeviceMemory, MissPolicy, UnsafeLive,
 };
