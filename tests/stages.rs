@@ -104,6 +104,7 @@ fn run(workers: usize, slots: usize, count: u64, abort_before: Option<u64>) -> R
                     type_name: "".into(),
                     log_time_ns: 0,
                     data: Vec::new(),
+                    beside: Vec::new(),
                 }),
                 payload: number,
             };

@@ -174,7 +174,7 @@ mod tests {
             for kernel in stride..=7 {
                 for pad in 0..kernel {
                     for extra in 0..stride {
-                        let input = 5;
+                        let input = 5_usize;
                         let output = (input - 1) * stride + kernel + extra;
                         let Some(output) = output.checked_sub(2 * pad).filter(|&o| o > 0) else {
                             continue;

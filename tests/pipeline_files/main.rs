@@ -15,8 +15,8 @@ use sensorium::device::{
     Cq, DeviceConfig, DeviceLayer, Fault, FaultAt, FaultCall, FaultKind, FaultPlan, Threads,
 };
 use sensorium::pipeline::{
-    DeviceSettings, NodeKind, OnFull, Overrides, Pipeline, PipelineError, Rate, Topics, WeightFormat,
-    pipeline_schema,
+    CameraSettings, DeviceSettings, Family, ModelSettings, NodeKind, OnFull, Overrides, Pipeline,
+    PipelineError, Rate, Topics, WeightFormat, pipeline_schema,
 };
 use sensorium::weights;
 
@@ -113,7 +113,7 @@ fn a_good_file_becomes_the_data_that_it_describes() {
     };
     assert_eq!(source.topics, Topics::Listed(vec!["/a".into(), "/b".into()]));
     assert_eq!((source.rate, source.deadline_ms), (Rate::Times(1.0), None));
-    let model = &pipeline.models["nano"];
+    let model = camera(&pipeline.models["nano"]);
     assert_eq!(
         (model.score_threshold, model.nms_threshold, model.max_detections),
         (0.3, 0.45, 300)
@@ -236,6 +236,14 @@ fn faults_become_the_plan_that_they_describe() {
     assert_eq!((device.restart.within_s, device.restart.backoff_ms), (60, 200));
 }
 
+/// What is peculiar to a camera network.
+fn camera(model: &ModelSettings) -> &CameraSettings {
+    match &model.family {
+        Family::Yolox(camera) | Family::FastestDet(camera) => camera,
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
 fn weights_are_stored_in_full_unless_the_file_names_another_format() {
     let named = |format: &str| {
@@ -245,11 +253,11 @@ fn weights_are_stored_in_full_unless_the_file_names_another_format() {
         );
         let pipeline = parse(&text, &Overrides::default()).unwrap();
         let model = &pipeline.models["nano"];
-        (model.weight_format, model.numbers())
+        (camera(model).weight_format, model.numbers())
     };
     let default = &parse(GOOD, &Overrides::default()).unwrap().models["nano"];
     assert_eq!(
-        (default.weight_format, default.numbers().as_str()),
+        (camera(default).weight_format, default.numbers().as_str()),
         (WeightFormat::Fp32, "fp32")
     );
     assert_eq!(

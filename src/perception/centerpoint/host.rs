@@ -1,18 +1,22 @@
 //! The host half: sweeps to points on pillars, heads to objects.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{CenterPointError, CenterPointParams, ParamError};
 use crate::lidar::{
     Box3d, CenterHeadDecode, CenterHeadParams, CenterHeads, ClassRemapper, DensifyConfig, EncoderInput,
     FeatureRows, Gates, HeadChannels, IouBevNmsParams, NmsWorkspace, ObjectRules, PillarGridSpec, PillarSet,
-    PillarStats, PointLayout, RemapParams, RigidTransform, SlotFill, StreamDensifiers, SweepPoints, YawRule,
-    assign_pillars, canvas_gather_index, circle_nms, decorate, iou_bev_nms, sort_by_score,
-    to_detected_objects,
+    PillarStats, PointLayout, RemapParams, RigidTransform, SlotFill, SlotHistory, StreamDensifiers,
+    SweepPoints, YawRule, assign_pillars, canvas_gather_index, circle_nms, decorate, iou_bev_nms,
+    sort_by_score, to_detected_objects,
 };
 use crate::outputs::{DetectedObjects, Detections};
 use crate::perception::{HeadError, HostModel, Placement, PrepareError, PreparedFrame, Sensor, SensorData};
 use crate::tensor::DType;
+
+/// Buffers whose contents are remembered; a pipeline has a handful.
+const MAX_BUFFERS: usize = 64;
 
 /// What the host half has to know of the device half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +55,8 @@ pub struct CenterPoint {
     /// Parameters that may change, and what follows from them.
     tuning: Mutex<Arc<Tuning>>,
     workspaces: Mutex<Vec<Workspace>>,
+    /// What the last frame left in each of the device's buffers, by their addresses.
+    histories: Mutex<HashMap<usize, SlotHistory>>,
 }
 
 #[derive(Debug)]
@@ -124,6 +130,7 @@ impl CenterPoint {
             options,
             tuning: Mutex::new(Arc::new(Tuning::new(params, layout)?)),
             workspaces: Mutex::new(Vec::new()),
+            histories: Mutex::default(),
         })
     }
 
@@ -153,8 +160,16 @@ impl CenterPoint {
         Arc::clone(&self.tuning.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn workspaces(&self) -> std::sync::MutexGuard<'_, Vec<Workspace>> {
+    fn workspaces(&self) -> MutexGuard<'_, Vec<Workspace>> {
         self.workspaces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn histories(&self) -> MutexGuard<'_, HashMap<usize, SlotHistory>> {
+        let mut histories = self.histories.lock().unwrap_or_else(PoisonError::into_inner);
+        if histories.len() >= MAX_BUFFERS {
+            histories.clear();
+        }
+        histories
     }
 
     fn take_workspace(&self) -> Workspace {
@@ -213,13 +228,18 @@ impl CenterPoint {
                 found: inputs.len(),
             });
         };
+        // Taken out while the buffer is written: should that fail, the next frame clears all of it.
+        let address = points.as_ptr().addr();
+        let mut history = self.histories().remove(&address).unwrap_or_default();
         let rows = match self.options.dtype {
             DType::Bf16 => FeatureRows::DeviceBf16(bytemuck::cast_slice_mut(points)),
             _ => FeatureRows::Device32(bytemuck::cast_slice_mut(points)),
         };
         let cloud = |error: String| PrepareError::Cloud(error);
-        decorate(&workspace.pillars, self.input, rows, self.options.fill, None)
+        let Workspace { pillars, .. } = workspace;
+        decorate(pillars, self.input, rows, self.options.fill, Some(&mut history))
             .map_err(|error| cloud(error.to_string()))?;
+        self.histories().insert(address, history);
         let index: &mut [u32] = bytemuck::cast_slice_mut(index);
         canvas_gather_index(
             workspace.pillars.coords(),
@@ -244,8 +264,7 @@ impl Tuning {
             &params.yaw_norm_thresholds,
         )
         .map_err(|error| refuse("detection_score_thresholds", error.to_string()))?;
-        let [x, y, z] = params.voxel_size_m.map(f64::from);
-        let _ = z;
+        let [x, y, _] = params.voxel_size_m.map(f64::from);
         let head = CenterHeadParams {
             voxel_size_m: [x, y],
             range_min_m: [0, 1].map(|axis| f64::from(params.point_cloud_range_m[axis])),

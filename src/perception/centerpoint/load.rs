@@ -13,9 +13,6 @@ use crate::models::pillars::FrameShape;
 use crate::tensor::DType;
 use crate::weights::{Safetensors, SafetensorsError};
 
-/// Numbers of pillars that get a variant of their own: less is computed for a thin frame.
-const BUCKETS: usize = 4;
-
 /// What a model is loaded from, and what is said over its parameters.
 #[derive(Debug, Clone)]
 pub struct CenterPointSource {
@@ -35,6 +32,8 @@ pub struct CenterPointSource {
     pub shuffle_seed: u64,
     /// Most streams whose earlier sweeps are kept.
     pub max_streams: usize,
+    /// Numbers of pillars that get a variant of their own, at equal distances: a thin frame computes less. At least 1.
+    pub variants: usize,
 }
 
 impl CenterPointSource {
@@ -50,6 +49,7 @@ impl CenterPointSource {
             world_frame: None,
             shuffle_seed: 0,
             max_streams: 8,
+            variants: 4,
         }
     }
 
@@ -76,8 +76,9 @@ impl CenterPointSource {
         let [grid_x, grid_y, _] = params.grid_size();
         let most = params.max_voxels.min(grid_x * grid_y);
         params.max_voxels = most;
-        let buckets: Vec<usize> = (1..=BUCKETS)
-            .map(|part| (most * part).div_ceil(BUCKETS))
+        let variants = self.variants.max(1);
+        let buckets: Vec<usize> = (1..=variants)
+            .map(|part| (most * part).div_ceil(variants))
             .collect();
         let shape = FrameShape {
             pillars: most,
