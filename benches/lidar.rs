@@ -95,7 +95,14 @@ fn frame(criterion: &mut Criterion) {
     group.bench_function("features_f32", |b| {
         b.iter(|| {
             let out = FeatureRows::Dense(&mut dense);
-            decorate(black_box(&set), EncoderInput::Nine, out, SlotFill::Zeros, Some(&mut dense_history)).unwrap();
+            decorate(
+                black_box(&set),
+                EncoderInput::Nine,
+                out,
+                SlotFill::Zeros,
+                Some(&mut dense_history),
+            )
+            .unwrap();
         });
     });
     group.bench_function("features_f32_all_cleared", |b| {
@@ -123,7 +130,14 @@ fn frame(criterion: &mut Criterion) {
                 next(&mut densifier, &mut points);
                 assign_pillars(&points.columns(), seed, &mut set);
                 let out = FeatureRows::Dense(&mut dense);
-                decorate(&set, EncoderInput::Nine, out, SlotFill::Zeros, Some(&mut dense_history)).unwrap();
+                decorate(
+                    &set,
+                    EncoderInput::Nine,
+                    out,
+                    SlotFill::Zeros,
+                    Some(&mut dense_history),
+                )
+                .unwrap();
             });
         });
     }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use sensorium::lidar::{
     DensifyConfig, EncoderInput, FeatureRows, PillarGridSpec, PillarSet, PointCloud, PointLayout,
-    RigidTransform, SlotHistory, StreamDensifiers, SweepPoints, assign_pillars, canvas_gather_index,
-    decorate,
+    RigidTransform, SlotFill, SlotHistory, StreamDensifiers, SweepPoints, assign_pillars,
+    canvas_gather_index, decorate,
 };
 
 /// Counts allocations of all threads while armed.
@@ -80,7 +80,14 @@ fn sweeps_pillars_features_and_the_map_allocate_nothing_after_the_first_frames()
                 densifier.sweep_points(&mut points);
                 assign_pillars(&points.columns(), Some(i as u64), &mut set);
                 let out = FeatureRows::DeviceBf16(&mut rows);
-                decorate(&set, EncoderInput::Eleven, out, Some(&mut history)).unwrap();
+                decorate(
+                    &set,
+                    EncoderInput::Eleven,
+                    out,
+                    SlotFill::Zeros,
+                    Some(&mut history),
+                )
+                .unwrap();
                 canvas_gather_index(set.coords(), &grid, 40_000, &mut index).unwrap();
             }
             pillars.push(set.len());

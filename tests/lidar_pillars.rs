@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use sensorium::lidar::{
     CellOrder, Columns, EncoderInput, FeatureRows, PillarCell, PillarGridSpec, PillarSet, PillarStats,
-    PointColumns, SlotHistory, assign_pillars, canvas_gather_index, decorate, finite_rows, nonzero_rows,
-    range_mask, scatter_canvas, seeded_permutation,
+    PointColumns, SlotFill, SlotHistory, assign_pillars, canvas_gather_index, decorate, finite_rows,
+    nonzero_rows, range_mask, scatter_canvas, seeded_permutation,
 };
 use sensorium::numeric::{f16_to_f32, round_to_bf16};
 
@@ -137,11 +137,12 @@ fn by_the_rules(
     (pillars, stats)
 }
 
-/// The kernel's features of one pillar: (slots, encoder) with zeros behind.
+/// The kernel's features of one pillar: (slots, encoder), and what is in slots without a point.
 fn features_by_the_rules(
     (place, rows): &(PillarCell, Vec<Vec<f32>>),
     grid: &PillarGridSpec,
     input: EncoderInput,
+    fill: SlotFill,
 ) -> Vec<f32> {
     let mut sum = [0.0_f32; 3];
     for row in rows {
@@ -166,7 +167,13 @@ fn features_by_the_rules(
         }
     }
     assert_eq!(out.len(), rows.len() * input.size());
-    out.resize(grid.max_points_per_pillar() * input.size(), 0.0);
+    let empty = match fill {
+        SlotFill::Zeros => vec![0.0; input.size()],
+        SlotFill::FirstPoint => out[..input.size()].to_vec(),
+    };
+    while out.len() < grid.max_points_per_pillar() * input.size() {
+        out.extend(&empty);
+    }
     out
 }
 
@@ -214,6 +221,7 @@ proptest! {
         (input, points) in prop::sample::select(INPUTS.to_vec())
             .prop_flat_map(|input| (Just(input), any_points(input.point_features()))),
         seed in prop::option::of(any::<u64>()),
+        fill in prop::sample::select(vec![SlotFill::Zeros, SlotFill::FirstPoint]),
     ) {
         let (pillars, stats) = by_the_rules(&points, &grid, seed);
         let set = points.assign(grid, seed);
@@ -224,11 +232,11 @@ proptest! {
         prop_assert_eq!(told, points.rows().len());
 
         let slots = grid.max_points_per_pillar();
-        let mut expected: Vec<f32> = pillars.iter().flat_map(|pillar| features_by_the_rules(pillar, &grid, input)).collect();
+        let mut expected: Vec<f32> = pillars.iter().flat_map(|pillar| features_by_the_rules(pillar, &grid, input, fill)).collect();
         let row = slots * input.size();
         expected.resize(expected.len() + 3 * row, 0.0);
         let mut dense = vec![9.0; expected.len()];
-        decorate(&set, input, FeatureRows::Dense(&mut dense), None).unwrap();
+        decorate(&set, input, FeatureRows::Dense(&mut dense), fill, None).unwrap();
         prop_assert_eq!(bits(&dense), bits(&expected));
 
         // The layouts of the device: 32 slots of 16 values, the first slot once more where the grid has fewer.
@@ -243,33 +251,34 @@ proptest! {
             })
             .collect();
         let mut device = vec![9.0; wide.len()];
-        decorate(&set, input, FeatureRows::Device32(&mut device), None).unwrap();
+        decorate(&set, input, FeatureRows::Device32(&mut device), fill, None).unwrap();
         prop_assert_eq!(bits(&device), bits(&wide));
         let mut codes = vec![9; wide.len()];
-        decorate(&set, input, FeatureRows::DeviceBf16(&mut codes), None).unwrap();
+        decorate(&set, input, FeatureRows::DeviceBf16(&mut codes), fill, None).unwrap();
         let rounded: Vec<u16> = wide.iter().map(|&v| (round_to_bf16(v).to_bits() >> 16) as u16).collect();
         prop_assert_eq!(codes, rounded);
     }
 
     #[test]
     fn a_buffer_used_again_holds_what_a_cleared_one_holds(
-        frames in prop::collection::vec((any_points(4), any_grid(), any::<bool>()), 1..6),
+        frames in prop::collection::vec((any_points(4), any_grid(), any::<bool>(), any::<bool>()), 1..6),
     ) {
         let (mut dense, mut dense_history) = (vec![7.0; 60 * 32 * 9], SlotHistory::default());
         let (mut device, mut device_history) = (vec![7; 60 * 512], SlotHistory::default());
-        for (points, grid, other) in frames {
+        for (points, grid, other, first) in frames {
+            let fill = if first { SlotFill::FirstPoint } else { SlotFill::Zeros };
             let set = points.assign(grid, None);
             let input = if other { EncoderInput::Ten } else { EncoderInput::Nine };
             // Sizes that come again take the buffer up where they left it only if nothing came between.
             let length = 60 * grid.max_points_per_pillar() * input.size();
             dense.resize(length, 7.0);
             let mut cleared = vec![7.0; length];
-            decorate(&set, input, FeatureRows::Dense(&mut cleared), None).unwrap();
-            decorate(&set, input, FeatureRows::Dense(&mut dense), Some(&mut dense_history)).unwrap();
+            decorate(&set, input, FeatureRows::Dense(&mut cleared), fill, None).unwrap();
+            decorate(&set, input, FeatureRows::Dense(&mut dense), fill, Some(&mut dense_history)).unwrap();
             prop_assert_eq!(bits(&dense), bits(&cleared));
             let mut cleared = vec![7; 60 * 512];
-            decorate(&set, input, FeatureRows::DeviceBf16(&mut cleared), None).unwrap();
-            decorate(&set, input, FeatureRows::DeviceBf16(&mut device), Some(&mut device_history)).unwrap();
+            decorate(&set, input, FeatureRows::DeviceBf16(&mut cleared), fill, None).unwrap();
+            decorate(&set, input, FeatureRows::DeviceBf16(&mut device), fill, Some(&mut device_history)).unwrap();
             prop_assert_eq!(&device, &cleared);
         }
     }
@@ -506,6 +515,7 @@ fn an_empty_cloud_between_two_others_makes_no_pillars_and_clears_the_features() 
             &set,
             EncoderInput::Nine,
             FeatureRows::Dense(&mut features),
+            SlotFill::Zeros,
             Some(&mut history),
         )
         .unwrap();
@@ -519,6 +529,7 @@ fn an_empty_cloud_between_two_others_makes_no_pillars_and_clears_the_features() 
         &untouched,
         EncoderInput::Twelve,
         FeatureRows::Dense(&mut []),
+        SlotFill::Zeros,
         None,
     )
     .unwrap();
@@ -528,7 +539,11 @@ fn an_empty_cloud_between_two_others_makes_no_pillars_and_clears_the_features() 
 #[test]
 fn encoders_points_and_memory_that_do_not_fit_are_refused_and_nothing_is_written() {
     let set = xyz(&[[1.0, 2.0, 3.0]]).assign(autoware(), None);
-    let refused = |input, out: FeatureRows<'_>| decorate(&set, input, out, None).unwrap_err().to_string();
+    let refused = |input, out: FeatureRows<'_>| {
+        decorate(&set, input, out, SlotFill::Zeros, None)
+            .unwrap_err()
+            .to_string()
+    };
     let mut memory = vec![3.0; 32 * 16];
     let text = refused(EncoderInput::Eleven, FeatureRows::Device32(&mut memory));
     assert!(
@@ -547,6 +562,7 @@ fn encoders_points_and_memory_that_do_not_fit_are_refused_and_nothing_is_written
         &many,
         EncoderInput::Nine,
         FeatureRows::Device32(&mut memory),
+        SlotFill::Zeros,
         None,
     )
     .unwrap_err();
@@ -701,7 +717,14 @@ fn pillars_of_real_clouds_equal_those_of_numpy_bit_for_bit() {
         let counts: Vec<u8> = (0..set.len()).map(|i| set.num_points(i) as u8).collect();
         assert_eq!(counts, read(&name, "counts"), "{name}");
         let mut features = vec![0.0; set.len() * set.grid().max_points_per_pillar() * input.size()];
-        decorate(&set, input, FeatureRows::Dense(&mut features), None).unwrap();
+        decorate(
+            &set,
+            input,
+            FeatureRows::Dense(&mut features),
+            SlotFill::Zeros,
+            None,
+        )
+        .unwrap();
         let expected = support::floats(&read(&name, "features"));
         assert!(bits(&features) == bits(&expected), "{name}: features differ");
         let stats = set.stats();
