@@ -144,7 +144,8 @@ struct Params<T> {
 
 #[derive(serde::Deserialize)]
 struct Node<T> {
-    ros__parameters: T,
+    #[serde(rename = "ros__parameters")]
+    parameters: T,
 }
 
 #[test]
@@ -160,7 +161,7 @@ fn the_deployed_remapper_makes_long_vehicles_trailers() {
         let Some(path) = support::data(&path) else { return };
         let text = std::fs::read_to_string(path).unwrap();
         let params: Params<RemapParams> = serde_saphyr::from_str(&text).unwrap();
-        let remapper = ClassRemapper::new(&params.node.ros__parameters).unwrap();
+        let remapper = ClassRemapper::new(&params.node.parameters).unwrap();
         use ObjectLabel::{Bicycle, Bus, Car, Pedestrian, Trailer, Truck, Unknown};
         for (from, length, width, to) in [
             (Car, 4.5, 1.9, Car),
@@ -501,4 +502,45 @@ fn bevfusion_proposals_decode_to_the_bits_of_the_formula() {
         error.to_string().contains("10 channels of 500 cells need 5000"),
         "{error}"
     );
+}
+
+#[test]
+fn unused_places_of_a_fixed_size_output_are_no_boxes() {
+    // Three proposals of 200; the rest is zero, as a network leaves it.
+    let n = 200;
+    let (mut scores, mut boxes, mut rotations) = (vec![0.0; 5 * n], vec![0.0; 8 * n], vec![0.0; 2 * n]);
+    for i in 0..3 {
+        (scores[n + i], boxes[3 * n + i], rotations[n + i]) = (0.9, 1.0, 1.0);
+    }
+    let params = TransFusionParams {
+        voxel_size_m: [0.24; 2],
+        range_min_m: [-92.16; 2],
+        out_size_factor: 4,
+        proposals: n,
+        score_threshold: 0.1,
+        yaw_norm_thresholds: &[0.0; 5],
+    };
+    let mut out = Vec::new();
+    let counts = TransFusionDecode::new(&params)
+        .unwrap()
+        .decode(&scores, &boxes, &rotations, &mut out)
+        .unwrap();
+    assert_eq!((out.len(), counts.kept, counts.below_score), (3, 3, n - 3));
+
+    let params = BevFusionParams {
+        voxel_size_m: [0.17; 2],
+        range_min_m: [-122.4; 2],
+        out_size_factor: 8,
+        proposals: n,
+    };
+    // Even where the parameters ask for no score and no heading at all.
+    let gates = Gates::new(5, &[200.0], &[0.0; 5], &[0.0; 5]).unwrap();
+    let mut one_each = vec![0.0; n];
+    one_each[..3].fill(0.9);
+    out.clear();
+    let decoder = BevFusionDecode::new(&params, gates).unwrap();
+    let counts = decoder
+        .decode(&vec![0; n], &one_each, &vec![0.0; 10 * n], &mut out)
+        .unwrap();
+    assert_eq!((out.len(), counts.kept, counts.below_score), (3, 3, n - 3));
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use jpeg_encoder::{ColorType, Encoder};
 use sensorium::outputs::{Detection2D, Detections2D};
-use sensorium::telemetry::report::{self, ReportError, ReportFrame};
+use sensorium::telemetry::report::{self, ReportError, ReportFrame, ReportPictures};
 use sensorium::telemetry::{
     ClockKind, DropReason, FrameTimes, LatencyOptions, LatencyRecorder, Ledger, Observation, RunInfo,
     RunSummary, Stage, Streams, Timeline,
@@ -150,10 +150,17 @@ fn report_frame(stream: &str, seq: u64, boxes: &[(u32, f32, [f32; 4])]) -> Repor
     }
 }
 
+fn pictures(frames: &[ReportFrame]) -> ReportPictures {
+    ReportPictures {
+        frames: frames.to_vec(),
+        ..ReportPictures::default()
+    }
+}
+
 fn write_report(dir: &Path, run: &Run, frames: &[ReportFrame]) -> (String, String, RunSummary) {
     report::prepare_dir(dir).unwrap();
     let summary = run.summary();
-    report::write(dir, &summary, frames, &run.timeline).unwrap();
+    report::write(dir, &summary, &pictures(frames), &run.timeline).unwrap();
     let text = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
     let parsed: RunSummary = serde_json::from_str(&text(report::JSON_FILE)).unwrap();
     assert!(parsed == summary, "report.json reads back as something else");
@@ -299,7 +306,7 @@ fn a_folder_that_cannot_hold_a_report_is_refused_before_the_run() {
     // A file that cannot be replaced is named.
     std::fs::create_dir(deep.join(report::HTML_FILE)).unwrap();
     let run = Run::new(&Streams::default(), MS);
-    match report::write(&deep, &run.summary(), &[], &run.timeline) {
+    match report::write(&deep, &run.summary(), &pictures(&[]), &run.timeline) {
         Err(ReportError::Write { path, .. }) => assert_eq!(path, deep.join(report::HTML_FILE)),
         other => panic!("{other:?}"),
     }

@@ -6,15 +6,20 @@
 
 mod bag;
 mod check;
+mod cloud;
+mod demo;
 mod device;
 mod dtype;
+mod eval;
 mod graph;
 mod logging;
 mod model;
 mod pipeline_args;
+mod recording;
 mod report;
 mod run;
 mod schema;
+mod sim;
 
 use std::process::ExitCode;
 
@@ -41,11 +46,15 @@ enum Command {
     Run(run::Args),
     Bag(bag::Args),
     Check(check::Args),
+    Cloud(cloud::Args),
+    Demo(demo::Args),
     Device(Box<device::Args>),
     Dtype(dtype::Args),
+    Eval(eval::Args),
     Graph(graph::Args),
     Model(model::Args),
     Schema(schema::Args),
+    Sim(Box<sim::Args>),
 }
 
 impl Command {
@@ -54,11 +63,15 @@ impl Command {
             Self::Run(args) => run::run(args),
             Self::Bag(args) => bag::run(args),
             Self::Check(args) => check::run(args),
+            Self::Cloud(args) => cloud::run(args),
+            Self::Demo(args) => demo::run(&args),
             Self::Device(args) => device::run(*args),
             Self::Dtype(args) => dtype::run(args),
+            Self::Eval(args) => eval::run(&args),
             Self::Graph(args) => graph::run(args),
             Self::Model(args) => model::run(args),
             Self::Schema(args) => schema::run(args),
+            Self::Sim(args) => sim::run(*args),
         }
     }
 }

@@ -128,7 +128,7 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
 }
 
 /// Drains on the first interrupt, aborts a little later, exits on the second.
-async fn end_on_interrupt(shutdown: Shutdown) {
+pub(super) async fn end_on_interrupt(shutdown: Shutdown) {
     if let Err(error) = interrupt().await {
         tracing::warn!(%error, "Ctrl-C cannot be caught; the run ends with its source");
         return;
@@ -158,7 +158,7 @@ async fn interrupt() -> std::io::Result<()> {
 }
 
 /// An error of a run with what to do about it.
-fn explain(error: RuntimeError) -> Report {
+pub(super) fn explain(error: RuntimeError) -> Report {
     let help = match &error {
         RuntimeError::Source { .. } => "`sensorium bag info BAG` shows what a bag holds",
         RuntimeError::Model { .. } => "`sensorium model info FILE.onnx` shows what a model needs",

@@ -77,7 +77,7 @@ pub struct DeviceCaps {
     pub capture: CaptureKind,
     /// Whether one queue can wait for another's event without the host.
     pub device_side_wait: bool,
-    /// Types that buffers may hold.
+    /// Types that buffers hold and operations compute with. Whether the bits of others can be stored is up to the device.
     pub dtypes: &'static [DType],
 }
 
@@ -121,6 +121,13 @@ pub enum DeviceHealth {
     },
     /// It was closed.
     Closed,
+}
+
+/// The moment after this time, for [`Device::sync_event`]; for a time beyond all clocks, a moment that nobody sees.
+pub(crate) fn moment_after(time: Duration) -> Instant {
+    const AGES: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+    let now = Instant::now();
+    now.checked_add(time).unwrap_or_else(|| now + AGES)
 }
 
 /// A device: owned and called by one thread, object-safe, every call fallible. Objects are named by ids.
@@ -296,7 +303,8 @@ pub trait Device: Send {
     /// [`DeviceError::Timeout`] after the deadline.
     fn drain(&mut self, deadline: Duration) -> Result<(), DeviceError>;
 
-    /// Called on a queue's thread whenever an event completes, so that an owner can sleep until then.
+    /// Called whenever an event completes, so that an owner can sleep until then: on a thread of the device, or on the
+    /// one that waits for the device. It returns at once, and takes no lock that is held by whoever waits.
     fn set_completion_hook(&mut self, hook: Arc<dyn Fn() + Send + Sync>);
 
     /// Whether the device works.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::contract::moment_after;
 use super::fault::{EventFate, FaultScript, Hits};
 use super::slot::SlotLease;
 use super::{
@@ -475,7 +476,7 @@ impl Device for FaultDevice {
 
     fn drain(&mut self, deadline: Duration) -> Result<(), DeviceError> {
         self.usable()?;
-        let end = Instant::now() + deadline;
+        let end = moment_after(deadline);
         self.inner.drain(deadline)?;
         if self.queues.iter().any(|queue| queue.standing.is_some()) {
             return Err(self.wait_out("draining the queues".into(), end));

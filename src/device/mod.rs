@@ -30,6 +30,7 @@ pub use config::{
     ARENA_MIB, ConfigError, DeviceConfig, DeviceLayer, ENVIRONMENT_PREFIX, QUEUES, SPIN_US, THREADS,
     TRACE_REGION_MIB, Threads,
 };
+pub(crate) use contract::moment_after;
 pub use contract::{
     BufferClass, CaptureKind, Device, DeviceCaps, DeviceHealth, DeviceMemory, MissPolicy, UnsafeLive,
 };
@@ -39,7 +40,8 @@ pub use fault::{Fault, FaultAt, FaultCall, FaultKind, FaultPlan};
 pub use faulty::{FaultDevice, InjectedFaults};
 pub use ids::{BufferId, Cq, EventId, ProgramId, TraceId};
 pub use op::{
-    Activation, BinaryKind, Conv2dDesc, Geometry2d, OpDesc, Operand, Pool2dDesc, PoolKind, Scalar, WeightDesc,
+    Activation, BinaryKind, Conv2dDesc, DenseLayer, Geometry2d, OpDesc, Operand, PillarsDesc, Pool2dDesc,
+    PoolKind, Scalar, WeightDesc,
 };
 pub use sim::{OnRace, Race, SimConfig, SimCosts, SimDevice};
 pub use slot::{HostSlot, SlotError};

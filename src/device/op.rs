@@ -112,7 +112,7 @@ pub struct Geometry2d {
 
 /// A 2-D convolution over logical `[N, C, H, W]` operands whose channel stride is 1 (channels-last), with
 /// bias, activation and an optional residual that is added after the activation:
-/// `out = act(conv(input, weight) + bias) (+ residual)`. Bound buffers: input, prepared weights, output and,
+/// `out = act(conv(input, weight) + bias) (+ residual)`. Output and residual have one type, fp32 or the input's. Bound buffers: input, prepared weights, output and,
 /// if present, residual. Accumulation is fp32 in the order of taps (rows, columns), then input channels.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Conv2dDesc {
@@ -139,6 +139,8 @@ pub enum PoolKind {
     AverageIncludingPad,
     /// Mean over the elements inside the image.
     AverageExcludingPad,
+    /// Sum over the elements inside the image.
+    Sum,
 }
 
 /// A 2-D pooling over logical `[N, C, H, W]` operands with channel stride 1. Bound buffers: input, output.
@@ -152,6 +154,25 @@ pub struct Pool2dDesc {
     pub geometry: Geometry2d,
     /// Reduction.
     pub kind: PoolKind,
+}
+
+/// The feature net of pillar detectors: one or two dense layers with a ReLU over the points of each pillar, and the
+/// maximum over the points behind each of them. Bound buffers: points, prepared weights, output.
+///
+/// One layer: `out = max_k relu(x_k W + b)`. Two, the second of which sees each point beside the pillar's maximum:
+/// `h_k = relu(x_k W0 + b0)`, `m = max_k h_k`, `out = max_k relu([h_k | m] W1 + b1)`.
+///
+/// With `W1 = [A; B]` it is computed as `relu(max_k(h_k A) + (m B + b1))`: adding a number, rounding and ReLU never
+/// change the order of two numbers, so this is what the formula gives if the sum is rounded in this order. All of it
+/// happens in fp32, weights and the values between the layers included, whatever the storage.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PillarsDesc {
+    /// Points, `[pillars, points, features]`, feature stride 1.
+    pub points: Operand,
+    /// Result, `[pillars, outputs]`, output stride 1.
+    pub output: Operand,
+    /// Outputs of the first layer where there are two.
+    pub hidden: Option<usize>,
 }
 
 /// What one program computes. Shapes, strides, types and constants are part of the description; buffers are
@@ -232,6 +253,19 @@ pub enum OpDesc {
         /// Positions, already checked against the axis.
         indices: Arc<[u32]>,
     },
+    /// Picks rows by an index that lies on the device: `dst[i] = table[index[i]]`. An index that the table does not
+    /// have, such as the sentinel of a scatter in gather form, gives a row of zeros; nothing outside the table is read,
+    /// whatever the buffer holds. Buffers: table, index, destination.
+    GatherRows {
+        /// `[rows, columns]`, of any type.
+        table: Operand,
+        /// `[n]`, uint32.
+        index: Operand,
+        /// `[n, columns]`, of the table's type.
+        dst: Operand,
+    },
+    /// Feature net of pillars. Buffers: points, weights, output.
+    Pillars(PillarsDesc),
 }
 
 impl OpDesc {
@@ -248,6 +282,8 @@ impl OpDesc {
             Self::Binary { .. } => "binary",
             Self::Softmax { .. } => "softmax",
             Self::Gather { .. } => "gather",
+            Self::GatherRows { .. } => "gather_rows",
+            Self::Pillars(_) => "pillars",
         }
     }
 }
@@ -265,4 +301,22 @@ pub enum WeightDesc<'a> {
         /// One value per output channel; absent means zeros.
         bias: Option<&'a [f32]>,
     },
+    /// The layers of a feature net of pillars, fp32 whatever the storage.
+    Pillars {
+        /// The net that will use them.
+        desc: &'a PillarsDesc,
+        /// First layer.
+        first: DenseLayer<'a>,
+        /// Second layer, where there is one; its inputs are the first layer's outputs, then their maxima.
+        second: Option<DenseLayer<'a>>,
+    },
+}
+
+/// Constants of `y = x W + b`.
+#[derive(Debug, Clone, Copy)]
+pub struct DenseLayer<'a> {
+    /// `[inputs, outputs]`, row-major.
+    pub weight: &'a [f32],
+    /// One value per output.
+    pub bias: &'a [f32],
 }

@@ -25,9 +25,19 @@ struct ImageAnnotations {
 }
 
 #[derive(Debug, Clone, Copy, Serialize)]
-struct Time {
+pub(super) struct Time {
     sec: u32,
     nsec: u32,
+}
+
+impl Time {
+    pub(super) fn new(stamp_ns: u64) -> Self {
+        Self {
+            // Foxglove's seconds are 32 bits: good until February 2106.
+            sec: u32::try_from(stamp_ns / 1_000_000_000).unwrap_or(u32::MAX),
+            nsec: (stamp_ns % 1_000_000_000) as u32,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -37,11 +47,11 @@ struct Point {
 }
 
 #[derive(Debug, Clone, Copy, Serialize)]
-struct Color {
-    r: f64,
-    g: f64,
-    b: f64,
-    a: f64,
+pub(super) struct Color {
+    pub(super) r: f64,
+    pub(super) g: f64,
+    pub(super) b: f64,
+    pub(super) a: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -72,11 +82,7 @@ struct TextAnnotation {
 /// # Errors
 /// The serialiser's; none is known for this shape.
 pub fn image_annotations(detections: &Detections2D, stamp_ns: u64) -> serde_json::Result<Vec<u8>> {
-    let timestamp = Time {
-        // Foxglove's seconds are 32 bits: good until February 2106.
-        sec: u32::try_from(stamp_ns / 1_000_000_000).unwrap_or(u32::MAX),
-        nsec: (stamp_ns % 1_000_000_000) as u32,
-    };
+    let timestamp = Time::new(stamp_ns);
     let mut message = ImageAnnotations {
         circles: [],
         points: Vec::with_capacity(detections.detections.len()),
@@ -113,7 +119,7 @@ pub fn image_annotations(detections: &Detections2D, stamp_ns: u64) -> serde_json
 }
 
 /// A colour that stays with its class: hues a golden angle apart, equally bright.
-fn class_color(label_id: u32) -> Color {
+pub(super) fn class_color(label_id: u32) -> Color {
     let hue = f64::from(label_id) * 0.618_033_988_749_895 % 1.0 * 6.0;
     let channel = |offset: f64| {
         let place = (hue + offset) % 6.0;

@@ -115,7 +115,7 @@ impl TransFusionDecode {
             let score = scores[label * n + i];
             let (sin, cos) = (rotations[i], rotations[n + i]);
             let yaw_norm = (sin * sin + cos * cos).sqrt();
-            if !finite || yaw_norm.is_nan() {
+            if !(finite && yaw_norm.is_finite()) {
                 counts.non_finite += 1;
             } else if yaw_norm < self.yaw_norm[label] {
                 counts.weak_heading += 1;

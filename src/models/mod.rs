@@ -5,25 +5,38 @@
 //! splits and most reshapes cost nothing, and a concatenation is written in place by whoever makes its
 //! parts. [`LoadedGraph`] is such a graph with its constants on a device.
 //!
-//! May be called by the rooms below it; calls `tensor`, `device`, `ops` and `weights`.
+//! The blocks of pillar detectors are there to be put together in the function of a trace's variant: the feature net
+//! ([`pillars`]), the scatter to a canvas ([`gather`]), backbone and neck ([`second`]), the head ([`centerhead`]). Each
+//! is built from host weights, brings them to the device in its first run, and computes into device tensors.
+//!
+//! May be called by the rooms below it; calls `numeric`, `tensor`, `device`, `ops` and `weights`.
 
+mod block_error;
+pub mod centerhead;
 mod emit;
 mod error;
 mod facts;
 mod fold;
 mod fuse;
+pub mod gather;
 mod infer;
 mod launches;
+mod layers;
 mod loaded;
 mod lower;
 mod movement;
+pub mod pillars;
 mod place;
 mod plan;
 mod resize;
+pub mod second;
 mod survey;
+mod transposed;
 mod window;
 
+pub use block_error::BlockError;
 pub use error::ImportError;
+pub use layers::{ConvKind, ConvSpec, RowLinear, as_feature_map};
 pub use loaded::{ForwardError, LoadedGraph};
 pub use lower::lower;
 pub use plan::{

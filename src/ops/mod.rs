@@ -7,9 +7,9 @@ mod typecast;
 
 pub use staging::{HostStaging, StagingError};
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::device::{BufferClass, BufferId, Cq, Device, DeviceError, OpDesc, Operand};
+use crate::device::{BufferClass, BufferId, Cq, Device, DeviceError, OpDesc, Operand, moment_after};
 use crate::tensor::{DType, HostTensor, TensorSpec, View};
 
 /// A tensor on a device: a buffer and how it is seen. Holding one keeps nothing alive.
@@ -155,7 +155,7 @@ impl<'a> OpContext<'a> {
         self.device
             .read(self.cq, tensor.buffer, offset, &mut slot, bytes.len())?;
         let done = self.device.record_event(self.cq)?;
-        self.device.sync_event(done, Instant::now() + deadline)?;
+        self.device.sync_event(done, moment_after(deadline))?;
         bytes.copy_from_slice(slot.bytes()?);
         Ok(host)
     }

@@ -103,7 +103,7 @@ impl HostStaging {
     /// Whether the next write would be refused because its slot is on loan.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        self.slots[self.next()].is_busy()
+        self.slots[self.next_slot()].is_busy()
     }
 
     /// Copies values, in row-major order, into the next slot and returns it for an upload. Values of another type are
@@ -114,7 +114,7 @@ impl HostStaging {
     /// [`StagingError::OnLoan`]; [`StagingError::Values`] for another number of values than the shape has, or a value that
     /// the type does not have.
     pub fn write<T: Element>(&mut self, values: &[T]) -> Result<&HostSlot, StagingError> {
-        let (next, dtype) = (self.next(), self.spec.dtype);
+        let (next, dtype) = (self.next_slot(), self.spec.dtype);
         let written = cast_into(values, dtype, self.borrow(next)?);
         written.map_err(|source| StagingError::Values {
             spec: Box::new(self.spec),
@@ -133,7 +133,7 @@ impl HostStaging {
         &mut self,
         fill: impl FnOnce(ArrayViewMutD<'_, T>),
     ) -> Result<&HostSlot, StagingError> {
-        let (next, spec) = (self.next(), self.spec);
+        let (next, spec) = (self.next_slot(), self.spec);
         if T::DTYPE != spec.dtype {
             return Err(StagingError::DType {
                 expected: spec.dtype,
@@ -159,7 +159,9 @@ impl HostStaging {
         Ok(&self.slots[next])
     }
 
-    fn next(&self) -> usize {
+    /// Number of the slot that the next write takes, below [`HostStaging::count`].
+    #[must_use]
+    pub fn next_slot(&self) -> usize {
         self.written.map_or(0, |slot| (slot + 1) % self.slots.len())
     }
 

@@ -20,6 +20,35 @@ pub enum ObjectLabel {
     Pedestrian = 7,
 }
 
+impl ObjectLabel {
+    /// Every class, by its number.
+    pub const ALL: [Self; 8] = [
+        Self::Unknown,
+        Self::Car,
+        Self::Truck,
+        Self::Bus,
+        Self::Trailer,
+        Self::Motorcycle,
+        Self::Bicycle,
+        Self::Pedestrian,
+    ];
+
+    /// The name in capitals, as parameter files spell it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "UNKNOWN",
+            Self::Car => "CAR",
+            Self::Truck => "TRUCK",
+            Self::Bus => "BUS",
+            Self::Trailer => "TRAILER",
+            Self::Motorcycle => "MOTORCYCLE",
+            Self::Bicycle => "BICYCLE",
+            Self::Pedestrian => "PEDESTRIAN",
+        }
+    }
+}
+
 /// What is known of an object's heading, with the numbers of Autoware's `DetectedObjectKinematics`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -5,6 +5,7 @@
 //! camera image, clipping). Slices in, values out; no device, no thread, no clock.
 
 mod candidate;
+pub mod centerpoint;
 mod detector;
 mod fastestdet_decode;
 mod graph;

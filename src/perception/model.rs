@@ -89,6 +89,9 @@ pub enum PrepareError {
         /// Stamp of the sweep in nanoseconds.
         stamp_ns: i64,
     },
+    /// A sweep that cannot be taken.
+    #[error("{0}")]
+    Cloud(String),
     /// An input that is not as large as the model's.
     #[error("input {input} has {found} bytes, the model needs {expected}")]
     InputLength {

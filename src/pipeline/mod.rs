@@ -38,7 +38,7 @@ pub use schema::pipeline_schema;
 pub use settings::{
     CameraSettings, CenterPointSettings, Clock, DetectorSettings, DeviceSettings, Edge, Family,
     JsonLinesSettings, Labels, ModelSettings, Node, NodeKind, OnFull, OnStreamsFull, Pipeline, Precision,
-    Preprocess, PublisherSettings, Rate, RateError, RecorderSettings, RestartSettings, SourceSettings,
-    Topics, Transport, WeightFormat, ZenohMode,
+    Preprocess, PublisherSettings, Rate, RateError, RecorderSettings, RestartSettings, SimulateSettings,
+    SourceSettings, Topics, Transport, WeightFormat, ZenohMode,
 };
 pub use substitute::Environment;

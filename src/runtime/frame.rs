@@ -5,6 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::slots::PooledSlot;
+use crate::io::bag::BagMessage;
 use crate::outputs::Detections;
 use crate::perception::Placement;
 use crate::telemetry::{FrameId, FrameTimes};
@@ -40,6 +41,8 @@ pub struct Message {
     pub log_time_ns: u64,
     /// CDR bytes with their four-byte header.
     pub data: Vec<u8>,
+    /// What goes with it and is recorded where it is: transforms and the truth of a simulated drive.
+    pub beside: Vec<BagMessage>,
 }
 
 /// A frame on its way; `T` is what the last stage made of it.

@@ -7,63 +7,99 @@ use futures_util::stream::FuturesUnordered;
 use kameo::actor::Spawn;
 
 use super::RuntimeError;
+use super::drive::{DriveFeed, POINTS_TOPIC, TruthLog};
 use super::ending::{Ending, ending};
 use super::run::{RunOptions, Shared, StartedDetectors};
-use super::source::{Outlet, Source, SourceArgs, choose_topics};
+use super::source::{BagFeed, Feed, Outlet, Source, SourceArgs, choose_topics, transform_topics};
 use crate::io::bag::Bag;
+use crate::perception::Sensor;
 use crate::pipeline::{Node, NodeKind, OnStreamsFull, Pipeline, Rate, SourceSettings};
 use crate::telemetry::StreamId;
 
-/// A source whose bag is open.
+/// A source that is ready to play.
 pub(super) struct OpenSource {
     /// Name of the node.
     node: String,
     /// Its settings.
     pub(super) settings: SourceSettings,
-    bag: Bag,
+    feed: Box<dyn Feed>,
+    /// Topics of the streams.
     topics: Vec<Arc<str>>,
+    /// Frames that will be played.
+    pub(super) frames: u64,
 }
 
-impl OpenSource {
-    /// Messages that will be played.
-    pub(super) fn message_count(&self) -> u64 {
-        let played = |name: &str| self.topics.iter().any(|topic| **topic == *name);
-        self.bag
-            .topics()
-            .iter()
-            .filter(|topic| played(&topic.name))
-            .map(|topic| topic.messages)
-            .sum()
-    }
-}
-
-/// Opens the bag of every source.
-pub(super) fn open_sources(pipeline: &Pipeline) -> Result<Vec<OpenSource>, RuntimeError> {
+/// Opens the bag of every source, or sets its drive up. `sensor_of` tells what a model takes.
+pub(super) fn open_sources(
+    pipeline: &Pipeline,
+    sensor_of: impl Fn(&str) -> Option<Sensor>,
+    truth: &TruthLog,
+) -> Result<Vec<OpenSource>, RuntimeError> {
     let mut sources = Vec::new();
     for node in &pipeline.nodes {
         let NodeKind::Source(settings) = &node.kind else {
             continue;
         };
-        let refuse = |reason: String| RuntimeError::Source {
-            node: node.name.clone(),
-            reason,
-        };
-        let path = settings.bag.as_ref().ok_or_else(|| {
-            RuntimeError::Incomplete(format!("source {} has no bag: name one with --bag", node.name))
-        })?;
-        let bag = Bag::open(path).map_err(|e| refuse(e.to_string()))?;
-        for warning in bag.warnings() {
-            tracing::warn!(source = node.name, "{warning}");
-        }
-        let topics = choose_topics(&node.name, &bag, &settings.topics)?;
-        sources.push(OpenSource {
-            node: node.name.clone(),
-            settings: settings.clone(),
-            bag,
-            topics,
+        sources.push(match settings.simulate {
+            Some(drive) => OpenSource {
+                node: node.name.clone(),
+                settings: settings.clone(),
+                topics: vec![POINTS_TOPIC.into()],
+                frames: DriveFeed::frames(&drive),
+                feed: Box::new(DriveFeed::new(&drive, truth.clone())),
+            },
+            None => open_bag(pipeline, node, settings, &sensor_of)?,
         });
     }
     Ok(sources)
+}
+
+fn open_bag(
+    pipeline: &Pipeline,
+    node: &Node,
+    settings: &SourceSettings,
+    sensor_of: impl Fn(&str) -> Option<Sensor>,
+) -> Result<OpenSource, RuntimeError> {
+    let refuse = |reason: String| RuntimeError::Source {
+        node: node.name.clone(),
+        reason,
+    };
+    let path = settings.bag.as_ref().ok_or_else(|| {
+        RuntimeError::Incomplete(format!("source {} has no bag: name one with --bag", node.name))
+    })?;
+    let bag = Bag::open(path).map_err(|e| refuse(e.to_string()))?;
+    for warning in bag.warnings() {
+        tracing::warn!(source = node.name, "{warning}");
+    }
+    let fed = |detector: &str| {
+        let mut edges = pipeline.edges.iter();
+        edges.any(|edge| edge.from == node.name && edge.to == detector)
+    };
+    let mut sensors: Vec<Sensor> = Vec::new();
+    for other in &pipeline.nodes {
+        if let NodeKind::Detector(detector) = &other.kind
+            && fed(&other.name)
+            && let Some(sensor) = sensor_of(&detector.model)
+            && !sensors.contains(&sensor)
+        {
+            sensors.push(sensor);
+        }
+    }
+    let topics = choose_topics(&node.name, &bag, &settings.topics, &sensors)?;
+    let played = |name: &str| topics.iter().any(|topic| **topic == *name);
+    let frames = bag.topics().iter().filter(|topic| played(&topic.name));
+    let frames = frames.map(|topic| topic.messages).sum();
+    let mut all = topics.clone();
+    if sensors.contains(&Sensor::Lidar) {
+        all.extend(transform_topics(&bag));
+    }
+    Ok(OpenSource {
+        node: node.name.clone(),
+        settings: settings.clone(),
+        feed: Box::new(BagFeed { bag, topics: all }),
+        topics,
+        frames,
+    })
 }
 
 /// Starts the sources, each with a way into every detector that it feeds.
@@ -130,8 +166,7 @@ pub(super) fn start_sources(
         let progress = Arc::clone(&options.progress);
         let args = SourceArgs {
             node: source.node.as_str().into(),
-            bag: source.bag,
-            topics: source.topics,
+            feed: source.feed,
             rate: if shared.lossless {
                 Rate::Max
             } else {
@@ -142,6 +177,7 @@ pub(super) fn start_sources(
             clock: shared.clock,
             shutdown: shared.shutdown.clone(),
             progress: Arc::new(move || progress.message()),
+            poses: detectors.poses.clone(),
         };
         endings.push(ending(source.node, Source::spawn(args)));
     }

@@ -1,13 +1,18 @@
 //! Measures frames that came out and keeps what the report shows of them.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use super::frame::{Detected, Sample};
-use super::prepare::thumbnail;
-use crate::outputs::Detections;
-use crate::telemetry::report::ReportFrame;
+use super::prepare::{read_cloud, thumbnail};
+use super::run::Progress;
+use crate::lidar::PointCloud;
+use crate::outputs::{DetectedObjects, Detections, Detections2D};
+use crate::telemetry::report::{ReportFrame, ReportPictures, SweepFrame, birds_eye_png};
 use crate::telemetry::{
-    LatencyOptions, LatencyRecorder, MonotonicClock, Observation, Stage, Streams, Timeline,
+    LatencyOptions, LatencyRecorder, Ledger, MonotonicClock, Observation, Stage, StreamAccount, Streams,
+    Timeline,
 };
 
 /// Frames in the report's gallery.
@@ -16,13 +21,25 @@ const GALLERY: usize = 8;
 /// Width and height of the gallery's pictures in pixels, at most.
 const GALLERY_SIDE_PX: usize = 960;
 
+/// Metres from the sensor to the edges of the gallery's pictures of sweeps.
+const GALLERY_EXTENT_M: f32 = 55.0;
+
 /// One meter measures all frames of a run.
-#[derive(Debug)]
 pub(crate) struct Meter {
     clock: MonotonicClock,
     latency: Mutex<LatencyRecorder>,
     timeline: Mutex<Timeline>,
     gallery: Option<Mutex<Gallery>>,
+    progress: Arc<dyn Progress>,
+    ledger: Arc<Ledger>,
+}
+
+impl fmt::Debug for Meter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Meter")
+            .field("latency", &self.latency)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A spread of frames over a run of unknown length: every `stride`-th frame, and when there are too many, every
@@ -63,12 +80,15 @@ impl Meter {
         streams: Streams,
         options: LatencyOptions,
         gallery: bool,
+        (progress, ledger): (Arc<dyn Progress>, Arc<Ledger>),
     ) -> Self {
         Self {
             clock,
             latency: Mutex::new(LatencyRecorder::new(options)),
             timeline: Mutex::new(Timeline::new(streams, Timeline::DEFAULT_FRAMES)),
             gallery: gallery.then(|| Mutex::new(Gallery::default())),
+            progress,
+            ledger,
         }
     }
 
@@ -92,6 +112,12 @@ impl Meter {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .offer(meta.id, &times);
+        let accounts = self.ledger.accounts();
+        let dropped = accounts.iter().map(StreamAccount::dropped).sum();
+        let latency_ns = self.clock.now_ns().saturating_sub(times.released_ns());
+        let latency = Duration::from_nanos(latency_ns);
+        self.progress
+            .result(sample.payload.detections.len(), latency, dropped);
         if let Some(gallery) = &self.gallery {
             gallery
                 .lock()
@@ -116,26 +142,45 @@ impl Meter {
 
     /// The gallery's pictures, in the order of the frames.
     #[must_use]
-    pub(crate) fn gallery(&self) -> Vec<ReportFrame> {
+    pub(crate) fn gallery(&self) -> ReportPictures {
+        let mut pictures = ReportPictures::default();
         let Some(gallery) = &self.gallery else {
-            return Vec::new();
+            return pictures;
         };
         let gallery = gallery.lock().unwrap_or_else(PoisonError::into_inner);
-        let frames = gallery.frames.iter().filter_map(|(_, sample)| {
-            let Detections::Image(detections) = &sample.payload.detections else {
-                return None;
-            };
-            let (jpeg, [width_px, height_px]) = thumbnail(&sample.message, GALLERY_SIDE_PX)?;
-            Some(ReportFrame {
-                stream: sample.meta.stream.to_string(),
-                seq: sample.meta.id.seq,
-                stamp_ns: sample.meta.stamp_ns,
-                width_px,
-                height_px,
-                jpeg,
-                detections: detections.clone(),
-            })
-        });
-        frames.collect()
+        for (_, sample) in &gallery.frames {
+            match &sample.payload.detections {
+                Detections::Image(found) => pictures.frames.extend(photo(sample, found)),
+                Detections::Objects(found) => pictures.sweeps.extend(from_above(sample, found)),
+            }
+        }
+        pictures
     }
+}
+
+fn photo(sample: &Sample<Detected>, found: &Detections2D) -> Option<ReportFrame> {
+    let (jpeg, [width_px, height_px]) = thumbnail(&sample.message, GALLERY_SIDE_PX)?;
+    Some(ReportFrame {
+        stream: sample.meta.stream.to_string(),
+        seq: sample.meta.id.seq,
+        stamp_ns: sample.meta.stamp_ns,
+        width_px,
+        height_px,
+        jpeg,
+        detections: found.clone(),
+    })
+}
+
+fn from_above(sample: &Sample<Detected>, found: &DetectedObjects) -> Option<SweepFrame> {
+    let mut cloud = PointCloud::default();
+    read_cloud(&sample.message, &mut cloud).ok()?;
+    Some(SweepFrame {
+        stream: sample.meta.stream.to_string(),
+        seq: sample.meta.id.seq,
+        stamp_ns: sample.meta.stamp_ns,
+        png: birds_eye_png(cloud.columns(), GALLERY_EXTENT_M).ok()?,
+        extent_m: GALLERY_EXTENT_M,
+        objects: found.objects.clone(),
+        truth: Vec::new(),
+    })
 }

@@ -7,6 +7,7 @@
 //! Called by `cli`; calls every room above it.
 
 pub mod channel;
+mod drive;
 mod ending;
 mod error;
 mod finish;
@@ -15,6 +16,7 @@ mod inputs;
 mod meter;
 mod models;
 mod owner;
+mod poses;
 mod prepare;
 mod run;
 mod shutdown;
@@ -23,6 +25,7 @@ mod slots;
 mod source;
 mod stage;
 
+pub use drive::TruthFrame;
 pub use error::RuntimeError;
 pub use frame::{Detected, FrameMeta, Message, Sample};
 pub use run::{Progress, RunOptions, RunOutput, run};

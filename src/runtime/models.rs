@@ -7,14 +7,14 @@ use super::error::{RuntimeError, told};
 use super::owner::{OpenDevice, OpenFailure};
 use crate::device::{Backends, Device, DeviceConfig, DeviceHealth, FaultDevice, InjectedFaults};
 use crate::image::Preset;
-use crate::numeric::Fp8Format;
+use crate::perception::centerpoint::{CenterPointSource, LoadedCenterPoint};
 use crate::perception::{
-    Detector, DetectorGraph, DeviceModel, Head, HeadKind, HostModel, ModelTrace, Thresholds, coco_80,
+    Detector, DetectorGraph, DeviceModel, Head, HeadKind, HostModel, ModelTrace, Sensor, Thresholds, coco_80,
     read_labels,
 };
 use crate::pipeline::{
-    self, CameraSettings, DeviceSettings, Family, Labels, ModelSettings, NodeKind, Pipeline, Precision,
-    Preprocess,
+    self, CameraSettings, CenterPointSettings, DeviceSettings, Family, Labels, ModelSettings, NodeKind,
+    Pipeline, Precision, Preprocess,
 };
 use crate::tensor::DType;
 use crate::trace::TraceOptions;
@@ -33,6 +33,16 @@ pub(super) struct HostPart {
     pub(super) model: Arc<dyn HostModel>,
     /// Floats of one network output.
     pub(super) output_len: usize,
+    /// Frame in which the vehicle moves, where the model asks where it was.
+    pub(super) world_frame: Option<String>,
+}
+
+/// What a family of networks takes.
+pub(super) const fn sensor_of(family: &Family) -> Sensor {
+    match family {
+        Family::Yolox(_) | Family::FastestDet(_) => Sensor::Camera,
+        Family::CenterPoint(_) => Sensor::Lidar,
+    }
 }
 
 /// Loads the model of every detector node, in the order of the nodes.
@@ -57,7 +67,7 @@ fn load(name: &str, settings: &ModelSettings) -> Result<DetectorParts, RuntimeEr
         Family::FastestDet(camera) => {
             load_camera(name, settings.precision, camera, path, HeadKind::FastestDet)
         }
-        Family::CenterPoint(_) => Err("not yet".into()),
+        Family::CenterPoint(lidar) => load_center_point(name, settings, lidar, path),
     };
     loaded.map_err(|reason| RuntimeError::Model {
         model: name.into(),
@@ -73,10 +83,7 @@ fn load_camera(
     kind: HeadKind,
 ) -> Result<DetectorParts, String> {
     let onnx = OnnxModel::open(path).map_err(|e| e.to_string())?;
-    let storage = match precision {
-        Precision::Bf16 => DType::Bf16,
-        _ => DType::F32,
-    };
+    let storage = storage_of(precision);
     let (preset, scale) = match settings.preprocess {
         Preprocess::FastestDetOpencv => (Preset::StretchOpencv, 1.0 / 255.0),
         _ => (Preset::YoloxOpencv, 1.0),
@@ -110,9 +117,55 @@ fn load_camera(
     let output_len = graph.output_dims().iter().product();
     let model = Arc::new(Detector::new(name.into(), preset, graph.input_px(), head, labels));
     Ok(DetectorParts {
-        host: HostPart { model, output_len },
+        host: HostPart {
+            model,
+            output_len,
+            world_frame: None,
+        },
         device: Box::new(graph),
     })
+}
+
+fn load_center_point(
+    name: &str,
+    settings: &ModelSettings,
+    lidar: &CenterPointSettings,
+    path: &Path,
+) -> Result<DetectorParts, String> {
+    let source = CenterPointSource {
+        params: lidar.params.clone(),
+        storage: storage_of(settings.precision),
+        score_threshold: lidar.score_threshold,
+        world_frame: lidar.world_frame.clone(),
+        shuffle_seed: lidar.shuffle_seed,
+        max_streams: settings.max_streams.into(),
+        ..CenterPointSource::new(name, path)
+    };
+    let LoadedCenterPoint {
+        host,
+        device,
+        warnings,
+    } = source.load().map_err(|error| told(&error))?;
+    for warning in warnings {
+        tracing::warn!(model = name, "{warning}");
+    }
+    let params = host.params();
+    let [rows, columns] = device.cells();
+    Ok(DetectorParts {
+        host: HostPart {
+            model: Arc::new(host),
+            output_len: rows * columns * device.columns(),
+            world_frame: (params.num_past_frames > 0).then_some(params.world_frame_id),
+        },
+        device: Box::new(device),
+    })
+}
+
+const fn storage_of(precision: Precision) -> DType {
+    match precision {
+        Precision::Bf16 => DType::Bf16,
+        Precision::Fp32 => DType::F32,
+    }
 }
 
 const fn weight_format(word: pipeline::WeightFormat) -> WeightFormat {

@@ -1,4 +1,4 @@
-//! The prepare stage: decode a message, bring the image to the network's input.
+//! The prepare stage: decode a message, bring the image or the sweep to the network's input.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use super::channel::Sender;
 use super::frame::{Message, Prepared, Sample, Slots};
+use super::poses::Poses;
 use super::slots::SlotPool;
 use super::stage::StageLogic;
 use crate::image::{
@@ -14,8 +15,10 @@ use crate::image::{
     encode_jpeg,
 };
 use crate::io::cdr::CdrError;
-use crate::io::messages::{CompressedImageMsg, ImageMsg};
-use crate::perception::{HostModel, PrepareError, PreparedFrame, SensorData};
+use crate::io::cloud::{self, CloudError, ReadOptions};
+use crate::io::messages::{CompressedImageMsg, ImageMsg, POINT_CLOUD_TYPE, PointCloud2Msg};
+use crate::lidar::PointCloud;
+use crate::perception::{HostModel, PrepareError, PreparedFrame, Sensor, SensorData, Sweep};
 use crate::telemetry::{DropReason, Ledger, MonotonicClock, Stage};
 
 /// The stage of one detector.
@@ -35,13 +38,17 @@ pub(crate) struct Prepare {
     pub ledger: Arc<Ledger>,
     /// Clock of the run.
     pub clock: MonotonicClock,
+    /// Where the vehicle was; `None` where no model asks.
+    pub poses: Option<Arc<Poses>>,
+    /// Memory of clouds, to be used again.
+    pub clouds: Mutex<Vec<PointCloud>>,
     /// Kinds of trouble that were explained once.
     pub explained: Mutex<HashSet<DropReason>>,
 }
 
-/// Why an image cannot be used.
+/// Why a message cannot be used.
 #[derive(Debug, thiserror::Error)]
-enum ImageTrouble {
+pub(super) enum Trouble {
     #[error("the message cannot be read: {0}")]
     Message(#[from] CdrError),
     #[error("the image cannot be decoded: {0}")]
@@ -49,21 +56,25 @@ enum ImageTrouble {
     #[error(transparent)]
     Image(#[from] ImageError),
     #[error(transparent)]
+    Cloud(#[from] CloudError),
+    #[error(transparent)]
     Prepare(#[from] PrepareError),
-    #[error("messages of type {0} are not images")]
-    Type(Arc<str>),
+    #[error("messages of type {found} are not {expected}")]
+    Type { found: Arc<str>, expected: Sensor },
     #[error("{0}")]
     Slot(#[from] crate::device::SlotError),
 }
 
-impl ImageTrouble {
+impl Trouble {
     const fn reason(&self) -> DropReason {
         match self {
-            Self::Message(_) | Self::Decode(_) => DropReason::DecodeFailed,
-            Self::Image(ImageError::UnsupportedEncoding { .. }) | Self::Type(_) => {
+            Self::Message(_) | Self::Decode(_) | Self::Cloud(CloudError::Cdr(_)) => DropReason::DecodeFailed,
+            Self::Image(ImageError::UnsupportedEncoding { .. }) | Self::Type { .. } => {
                 DropReason::UnsupportedEncoding
             }
             Self::Image(_) | Self::Prepare(PrepareError::Image(_)) => DropReason::InvalidImage,
+            Self::Cloud(_) => DropReason::InvalidCloud,
+            Self::Prepare(PrepareError::NoPose { .. }) => DropReason::NoPose,
             Self::Slot(_) | Self::Prepare(_) => DropReason::DeviceError,
         }
     }
@@ -109,9 +120,9 @@ impl StageLogic for Prepare {
                     .unwrap_or_else(PoisonError::into_inner)
                     .insert(reason)
                 {
-                    tracing::warn!(actor = self.name, stream = %sample.meta.stream, %frame, %trouble, "image refused");
+                    tracing::warn!(actor = self.name, stream = %sample.meta.stream, %frame, %trouble, "frame refused");
                 } else {
-                    tracing::debug!(actor = self.name, stream = %sample.meta.stream, %frame, %trouble, "image refused");
+                    tracing::debug!(actor = self.name, stream = %sample.meta.stream, %frame, %trouble, "frame refused");
                 }
                 Err(reason)
             }
@@ -126,21 +137,64 @@ impl StageLogic for Prepare {
 }
 
 impl Prepare {
-    fn prepare(&self, sample: &Sample<()>, slots: &mut Slots) -> Result<PreparedFrame, ImageTrouble> {
+    fn prepare(&self, sample: &Sample<()>, slots: &mut Slots) -> Result<PreparedFrame, Trouble> {
         let inputs: Result<SmallVec<[&mut [u8]; 2]>, _> =
             slots.iter_mut().map(|slot| slot.bytes_mut()).collect();
         let mut inputs = inputs?;
-        with_image(&sample.message, |image| {
-            Ok(self.model.prepare(&SensorData::Image(image), &mut inputs)?)
-        })
+        match self.model.sensor() {
+            Sensor::Camera => with_image(&sample.message, |image| {
+                Ok(self.model.prepare(&SensorData::Image(image), &mut inputs)?)
+            }),
+            Sensor::Lidar => self.with_sweep(sample, |sweep| {
+                Ok(self.model.prepare(&SensorData::Sweep(sweep), &mut inputs)?)
+            }),
+        }
     }
+
+    /// Decodes a cloud and shows it, with where the sensor was, to `use_sweep`.
+    fn with_sweep<T>(
+        &self,
+        sample: &Sample<()>,
+        use_sweep: impl FnOnce(Sweep<'_>) -> Result<T, Trouble>,
+    ) -> Result<T, Trouble> {
+        let clouds = || self.clouds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cloud = clouds().pop().unwrap_or_default();
+        let read = read_cloud(&sample.message, &mut cloud);
+        let used = read.and_then(|()| {
+            let world_from_sensor = self.poses.as_ref().and_then(|poses| {
+                let frame_id = &sample.meta.frame_id;
+                poses.world_from(frame_id, sample.meta.stamp_ns)
+            });
+            use_sweep(Sweep {
+                stream: &sample.meta.stream,
+                stamp_ns: sample.meta.stamp_ns,
+                points: cloud.columns(),
+                world_from_sensor,
+            })
+        });
+        clouds().push(cloud);
+        used
+    }
+}
+
+/// Decodes the message of a point cloud.
+pub(super) fn read_cloud(message: &Message, cloud: &mut PointCloud) -> Result<(), Trouble> {
+    if &*message.type_name != POINT_CLOUD_TYPE {
+        return Err(Trouble::Type {
+            found: Arc::clone(&message.type_name),
+            expected: Sensor::Lidar,
+        });
+    }
+    let decoded = PointCloud2Msg::decode(&message.data)?;
+    cloud::read_cloud(&decoded, ReadOptions::default(), cloud)?;
+    Ok(())
 }
 
 /// Decodes an image message and shows the image to `use_image`.
 fn with_image<T>(
     message: &Message,
-    use_image: impl FnOnce(ImageRef<'_>) -> Result<T, ImageTrouble>,
-) -> Result<T, ImageTrouble> {
+    use_image: impl FnOnce(ImageRef<'_>) -> Result<T, Trouble>,
+) -> Result<T, Trouble> {
     match &*message.type_name {
         "sensor_msgs/msg/Image" => {
             let raw = ImageMsg::decode(&message.data)?;
@@ -157,7 +211,10 @@ fn with_image<T>(
             let compressed = CompressedImageMsg::decode(&message.data)?;
             use_image(decode_image(compressed.data)?.view())
         }
-        _ => Err(ImageTrouble::Type(Arc::clone(&message.type_name))),
+        _ => Err(Trouble::Type {
+            found: Arc::clone(&message.type_name),
+            expected: Sensor::Camera,
+        }),
     }
 }
 

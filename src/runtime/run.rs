@@ -10,14 +10,16 @@ use kameo::actor::Spawn;
 use tokio::sync::oneshot;
 
 use super::channel::{self, Receiver, Sender};
+use super::drive::{TruthFrame, TruthLog};
 use super::ending::{Ending, await_end, ending};
 use super::error::RuntimeError;
 use super::finish::{Finish, SinkItem, SinkOutlet};
 use super::frame::{Inferred, Prepared, Sample};
-use super::inputs::{OpenSource, open_sources, start_sources};
+use super::inputs::{open_sources, start_sources};
 use super::meter::Meter;
 use super::models::{self, DetectorParts};
 use super::owner::{DescribeDevice, DeviceOwner, FRAMES_UNDER_WAY, OwnerArgs, OwnerReady};
+use super::poses::Poses;
 use super::prepare::Prepare;
 use super::shutdown::Shutdown;
 use super::sinks::{JsonLinesSink, PublisherSink, RecorderSink, Sink, SinkActor, check_outputs};
@@ -27,7 +29,7 @@ use crate::io::zenoh::ZenohPublisher;
 use crate::pipeline::{
     Clock, DetectorSettings, Node, NodeKind, OnFull, Pipeline, Plan, Rate, RestartSettings,
 };
-use crate::telemetry::report::ReportFrame;
+use crate::telemetry::report::ReportPictures;
 use crate::telemetry::{
     ClockKind, LatencyOptions, Ledger, MonotonicClock, RunInfo, RunSummary, Streams, Timeline,
 };
@@ -38,6 +40,11 @@ pub trait Progress: Send + Sync {
     fn started(&self, messages: u64);
     /// One more message was played.
     fn message(&self);
+    /// A result came out so long after its frame was due; so many objects are in it, and so many frames were dropped so
+    /// far.
+    fn result(&self, objects: usize, latency: Duration, dropped: u64) {
+        let _ = (objects, latency, dropped);
+    }
     /// Everything that was under way has come out.
     fn ended(&self);
 }
@@ -73,7 +80,9 @@ pub struct RunOutput {
     /// When frames passed the stages.
     pub timeline: Timeline,
     /// Pictures for a report; empty unless asked for.
-    pub gallery: Vec<ReportFrame>,
+    pub gallery: ReportPictures,
+    /// What was really there in each frame of simulated drives, oldest first.
+    pub truth: Vec<TruthFrame>,
     /// What went wrong, oldest first. The results are there all the same.
     pub faults: Vec<RuntimeError>,
 }
@@ -124,7 +133,14 @@ pub async fn run(
     shutdown: Shutdown,
 ) -> Result<RunOutput, RuntimeError> {
     let started = Instant::now();
-    let sources = open_sources(pipeline)?;
+    let truth = TruthLog::default();
+    let sensor_of = |model: &str| {
+        pipeline
+            .models
+            .get(model)
+            .map(|model| models::sensor_of(&model.family))
+    };
+    let sources = open_sources(pipeline, sensor_of, &truth)?;
     let first = sources.first().map(|source| &source.settings);
     let clock_kind = first.map_or(Clock::Bag, |settings| settings.clock);
     let lossless = clock_kind == Clock::Deterministic;
@@ -150,12 +166,20 @@ pub async fn run(
             Rate::Max => None,
         },
     };
+    let ledger = Arc::new(Ledger::new(streams.clone()));
+    let watched = (Arc::clone(&options.progress), Arc::clone(&ledger));
     let shared = Shared {
-        ledger: Arc::new(Ledger::new(streams.clone())),
+        ledger,
         sink_ledger: Arc::new(Ledger::new(Streams::default())),
         clock,
         shutdown: shutdown.clone(),
-        meter: Arc::new(Meter::new(clock, streams, latency_options, options.gallery)),
+        meter: Arc::new(Meter::new(
+            clock,
+            streams,
+            latency_options,
+            options.gallery,
+            watched,
+        )),
         plan: pipeline.plan(),
         lossless,
     };
@@ -173,7 +197,7 @@ pub async fn run(
 
     options
         .progress
-        .started(sources.iter().map(OpenSource::message_count).sum());
+        .started(sources.iter().map(|source| source.frames).sum());
     let (device, device_details) = started_detectors.device.clone();
     start_sources(
         sources,
@@ -223,6 +247,7 @@ pub async fn run(
         summary,
         timeline: shared.meter.timeline(),
         gallery,
+        truth: truth.take(),
         faults,
     })
 }
@@ -322,6 +347,8 @@ pub(super) struct StartedDetectors {
     device: (String, serde_json::Value),
     /// Channel into each detector from each source, by node names.
     pub(super) inlets: HashMap<(String, String), Sender<Sample<()>>>,
+    /// Where transforms go; `None` where no detector asks for poses.
+    pub(super) poses: Option<Arc<Poses>>,
 }
 
 async fn start_detectors(
@@ -340,7 +367,14 @@ async fn start_detectors(
             _ => None,
         })
         .collect();
-    let workers = |settings: &DetectorSettings| settings.prepare_workers as usize;
+    let workers = |settings: &DetectorSettings| {
+        let stateful = pipeline.models[&settings.model].family.is_stateful();
+        if stateful {
+            1
+        } else {
+            settings.prepare_workers as usize
+        }
+    };
     let to_device: usize = nodes
         .iter()
         .map(|(name, _)| shared.capacity(&prepare_name(name), "device"))
@@ -405,6 +439,8 @@ async fn start_detectors(
     }
     endings.push(ending("device".into(), owner));
 
+    let world = hosts.iter().find_map(|host| host.world_frame.as_deref());
+    let poses = world.map(|world| Arc::new(Poses::new(world)));
     let mut inlets = HashMap::new();
     // The first publisher measures what it publishes; other detectors are measured when their results are out.
     let publisher = pipeline
@@ -435,6 +471,8 @@ async fn start_detectors(
             output: device_tx.clone(),
             ledger: Arc::clone(&shared.ledger),
             clock: shared.clock,
+            poses: poses.clone().filter(|_| host.world_frame.is_some()),
+            clouds: Mutex::new(Vec::new()),
             explained: Mutex::new(HashSet::new()),
         };
         let stage = Stage::new(
@@ -471,6 +509,7 @@ async fn start_detectors(
     Ok(StartedDetectors {
         device: (device, device_details),
         inlets,
+        poses,
     })
 }
 

@@ -1,9 +1,10 @@
-//! Sources: play the camera streams of a bag.
+//! Sources: play the streams of a bag, or of a drive that is simulated meanwhile.
 //!
-//! A thread reads ahead by one message and keeps the schedule; the actor takes up what it hands over, opens
-//! the frame's account and sends it on. A frame that has to wait for a full channel is late against its
+//! A thread is one message ahead and keeps the schedule; the actor takes up what it hands over, opens the frame's
+//! account and sends it on. Transforms go to the poses that the detectors share. A frame that has to wait for a full channel is late against its
 //! schedule, and is measured so.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -16,10 +17,12 @@ use kameo::mailbox::{MailboxReceiver, Signal};
 use super::RuntimeError;
 use super::channel::Sender;
 use super::frame::{FrameMeta, Message, Sample};
+use super::poses::{Poses, TF_STATIC_TOPIC, TF_TOPIC};
 use super::shutdown::Shutdown;
 use crate::io::bag::{Bag, BagMessage};
 use crate::io::cdr::CdrReader;
-use crate::io::messages::HeaderMsg;
+use crate::io::messages::{COMPRESSED_IMAGE_TYPE, HeaderMsg, IMAGE_TYPE, POINT_CLOUD_TYPE, TF_TYPE};
+use crate::perception::Sensor;
 use crate::pipeline::Rate;
 use crate::telemetry::{DropReason, FrameTimes, Ledger, MonotonicClock, Stage, StreamId};
 
@@ -42,12 +45,27 @@ pub(crate) struct Outlet {
     pub node: Arc<str>,
 }
 
-/// What the reading thread hands over.
+/// What a source plays.
+pub(crate) trait Feed: Send {
+    /// Hands over every message in its turn, until there is none left or nobody takes them any more.
+    fn play(self: Box<Self>, stage: &Playback);
+}
+
+/// Where a feed hands over, and when.
+pub(crate) struct Playback {
+    rate: Rate,
+    clock: MonotonicClock,
+    shutdown: Shutdown,
+    hand_over: flume::Sender<Handover>,
+    schedule: Cell<Option<(Instant, u64)>>,
+}
+
+/// What the feed's thread hands over.
 #[derive(Debug)]
 enum Handover {
     /// A message and the time at which it should enter the pipeline.
     Message {
-        message: BagMessage,
+        message: Message,
         released_ns: Option<u64>,
     },
     /// The bag is damaged from here on.
@@ -65,16 +83,15 @@ pub(crate) struct Source {
     /// Places at which the bag could not be read.
     troubles: u64,
     progress: Arc<dyn Fn() + Send + Sync>,
+    poses: Option<Arc<Poses>>,
 }
 
 /// What a source is made of.
 pub(crate) struct SourceArgs {
     /// Name of the node.
     pub node: Arc<str>,
-    /// The bag.
-    pub bag: Bag,
-    /// Topics to play.
-    pub topics: Vec<Arc<str>>,
+    /// What it plays.
+    pub feed: Box<dyn Feed>,
     /// Speed.
     pub rate: Rate,
     /// Receivers.
@@ -85,8 +102,10 @@ pub(crate) struct SourceArgs {
     pub clock: MonotonicClock,
     /// End of the run.
     pub shutdown: Shutdown,
-    /// Called once a message.
+    /// Called once a frame.
     pub progress: Arc<dyn Fn() + Send + Sync>,
+    /// Where transforms go; `None` where no detector asks for poses.
+    pub poses: Option<Arc<Poses>>,
 }
 
 impl kameo::Actor for Source {
@@ -96,21 +115,25 @@ impl kameo::Actor for Source {
     async fn on_start(args: SourceArgs, _: ActorRef<Self>) -> Result<Self, Infallible> {
         let SourceArgs {
             node,
-            bag,
-            topics,
+            feed,
             rate,
             outlets,
             ledger,
             clock,
             shutdown,
             progress,
+            poses,
         } = args;
         // A rendezvous: the thread is one message ahead, no more.
         let (hand_over, messages) = flume::bounded(0);
-        let thread_shutdown = shutdown.clone();
-        tokio::task::spawn_blocking(move || {
-            play(&bag, &topics, rate, clock, &thread_shutdown, &hand_over);
-        });
+        let playback = Playback {
+            rate,
+            clock,
+            shutdown: shutdown.clone(),
+            hand_over,
+            schedule: Cell::new(None),
+        };
+        tokio::task::spawn_blocking(move || feed.play(&playback));
         Ok(Self {
             node,
             messages,
@@ -120,6 +143,7 @@ impl kameo::Actor for Source {
             shutdown,
             troubles: 0,
             progress,
+            poses,
         })
     }
 
@@ -178,22 +202,21 @@ impl Source {
         }
     }
 
+    fn take_transforms(&self, message: &Message) {
+        let Some(poses) = &self.poses else { return };
+        if let Err(error) = poses.take(&message.data, &*message.topic == TF_STATIC_TOPIC) {
+            tracing::debug!(source = %self.node, topic = %message.topic, %error, "transforms that cannot be read");
+        }
+    }
+
     /// Opens the frame's account for each receiver and sends it.
-    async fn release(&self, message: BagMessage, released_ns: Option<u64>) {
+    async fn release(&self, message: Message, released_ns: Option<u64>) {
         let taken_ns = self.clock.now_ns();
-        let BagMessage {
-            topic,
-            type_name,
-            log_time_ns,
-            data,
-            ..
-        } = message;
-        let message = Arc::new(Message {
-            topic,
-            type_name,
-            log_time_ns,
-            data,
-        });
+        let message = Arc::new(message);
+        if &*message.type_name == TF_TYPE {
+            self.take_transforms(&message);
+            return;
+        }
         (self.progress)();
         for outlet in &self.outlets {
             let Some(&stream) = outlet.streams.get(&message.topic) else {
@@ -241,51 +264,72 @@ impl Source {
     }
 }
 
-/// Reads the bag and hands messages over when they are due.
-fn play(
-    bag: &Bag,
-    topics: &[Arc<str>],
-    rate: Rate,
-    clock: MonotonicClock,
-    shutdown: &Shutdown,
-    hand_over: &flume::Sender<Handover>,
-) {
-    let mut schedule: Option<(Instant, u64)> = None;
-    let names: Vec<&str> = topics.iter().map(|topic| &**topic).collect();
-    let messages = match bag.messages(&names) {
-        Ok(messages) => messages,
-        Err(error) => {
-            // The receiver is gone only if the run is over.
-            let _ = hand_over.send(Handover::Damaged(error.to_string()));
-            return;
-        }
-    };
-    for message in messages {
-        let message = match message {
-            Ok(message) => message,
-            Err(error) => {
-                // The receiver is gone only if the run is over.
-                let _ = hand_over.send(Handover::Damaged(error.to_string()));
-                continue;
-            }
-        };
-        let released_ns = match rate {
+impl Playback {
+    /// Hands a message over when it is due; `false` if nobody takes it any more.
+    pub(crate) fn hand_over(&self, message: Message) -> bool {
+        let released_ns = match self.rate {
             Rate::Max => None,
             Rate::Times(speed) => {
-                let (start, first_ns) = *schedule.get_or_insert((Instant::now(), message.log_time_ns));
+                let schedule = self.schedule.get();
+                let (start, first_ns) = schedule.unwrap_or((Instant::now(), message.log_time_ns));
+                self.schedule.set(Some((start, first_ns)));
                 let offset_ns = message.log_time_ns.saturating_sub(first_ns) as f64 / speed;
                 let due = start + Duration::from_nanos(offset_ns as u64);
-                if !sleep_until(due, shutdown) {
-                    return;
+                if !sleep_until(due, &self.shutdown) {
+                    return false;
                 }
-                Some(clock.at_ns(due))
+                Some(self.clock.at_ns(due))
             }
         };
-        if hand_over
-            .send(Handover::Message { message, released_ns })
-            .is_err()
-        {
-            return;
+        let message = Handover::Message { message, released_ns };
+        self.hand_over.send(message).is_ok()
+    }
+
+    /// Tells that something cannot be read.
+    pub(crate) fn damaged(&self, reason: String) {
+        // The receiver is gone only if the run is over.
+        let _ = self.hand_over.send(Handover::Damaged(reason));
+    }
+}
+
+/// A bag, and the topics of it to play.
+pub(crate) struct BagFeed {
+    /// The bag.
+    pub bag: Bag,
+    /// Topics that are played.
+    pub topics: Vec<Arc<str>>,
+}
+
+impl Feed for BagFeed {
+    fn play(self: Box<Self>, stage: &Playback) {
+        let names: Vec<&str> = self.topics.iter().map(|topic| &**topic).collect();
+        let messages = match self.bag.messages(&names) {
+            Ok(messages) => messages,
+            Err(error) => return stage.damaged(error.to_string()),
+        };
+        for message in messages {
+            match message {
+                Ok(message) => {
+                    let BagMessage {
+                        topic,
+                        type_name,
+                        log_time_ns,
+                        data,
+                        ..
+                    } = message;
+                    let message = Message {
+                        topic,
+                        type_name,
+                        log_time_ns,
+                        data,
+                        beside: Vec::new(),
+                    };
+                    if !stage.hand_over(message) {
+                        return;
+                    }
+                }
+                Err(error) => stage.damaged(error.to_string()),
+            }
         }
     }
 }
@@ -304,7 +348,15 @@ fn sleep_until(due: Instant, shutdown: &Shutdown) -> bool {
     }
 }
 
-/// The topics to play: the listed ones, or every image topic of the bag.
+/// ROS types of a sensor's messages.
+const fn types_of(sensor: Sensor) -> &'static [&'static str] {
+    match sensor {
+        Sensor::Camera => &[IMAGE_TYPE, COMPRESSED_IMAGE_TYPE],
+        Sensor::Lidar => &[POINT_CLOUD_TYPE],
+    }
+}
+
+/// The topics to play: the listed ones, or every topic of these sensors.
 ///
 /// # Errors
 /// [`RuntimeError::Source`] naming the topics that the bag has.
@@ -312,9 +364,19 @@ pub(crate) fn choose_topics(
     node: &str,
     bag: &Bag,
     wanted: &crate::pipeline::Topics,
+    sensors: &[Sensor],
 ) -> Result<Vec<Arc<str>>, RuntimeError> {
-    let images = ["sensor_msgs/msg/Image", "sensor_msgs/msg/CompressedImage"];
-    let is_image = |type_name: &str| images.contains(&type_name);
+    let types: Vec<&str> = sensors
+        .iter()
+        .flat_map(|&sensor| types_of(sensor))
+        .copied()
+        .collect();
+    let fits = |type_name: &str| types.contains(&type_name);
+    let what = match sensors {
+        [Sensor::Lidar] => "point cloud",
+        [Sensor::Camera] => "image",
+        _ => "image or point cloud",
+    };
     let known = || {
         let lines: Vec<String> = bag
             .topics()
@@ -336,12 +398,12 @@ pub(crate) fn choose_topics(
             let found: Vec<Arc<str>> = bag
                 .topics()
                 .iter()
-                .filter(|topic| is_image(&topic.type_name))
+                .filter(|topic| fits(&topic.type_name))
                 .map(|topic| Arc::from(&*topic.name))
                 .collect();
             // An empty bag plays nothing and that is fine; a bag of something else is a mistake.
             if found.is_empty() && !bag.topics().is_empty() && bag.message_count() > 0 {
-                return Err(refuse(format!("no image topic to play; {}", known())));
+                return Err(refuse(format!("no {what} topic to play; {}", known())));
             }
             Ok(found)
         }
@@ -350,16 +412,25 @@ pub(crate) fn choose_topics(
             .map(
                 |name| match bag.topics().iter().find(|topic| *topic.name == **name) {
                     None => Err(refuse(format!("topic {name} is not in the bag; {}", known()))),
-                    Some(topic) if !is_image(&topic.type_name) => Err(refuse(format!(
-                        "topic {name} is of type {}; image topics are of type {}",
+                    Some(topic) if !fits(&topic.type_name) => Err(refuse(format!(
+                        "topic {name} is of type {}; {what} topics are of type {}",
                         topic.type_name,
-                        images.join(" or ")
+                        types.join(" or ")
                     ))),
                     Some(topic) => Ok(Arc::from(&*topic.name)),
                 },
             )
             .collect(),
     }
+}
+
+/// The topics of a bag that transforms come on.
+pub(crate) fn transform_topics(bag: &Bag) -> Vec<Arc<str>> {
+    let topics = bag
+        .topics()
+        .iter()
+        .filter(|topic| topic.type_name == TF_TYPE && [TF_TOPIC, TF_STATIC_TOPIC].contains(&&*topic.name));
+    topics.map(|topic| Arc::from(&*topic.name)).collect()
 }
 
 impl fmt::Debug for Source {

@@ -18,6 +18,10 @@ pub enum DropReason {
     ChannelFullNewest,
     /// Size, step or data length do not fit each other.
     InvalidImage,
+    /// The layout or the sizes of a point cloud do not fit each other.
+    InvalidCloud,
+    /// It is not known where the vehicle was, and earlier sweeps were to be added.
+    NoPose,
     /// A message or a compressed image that cannot be decoded.
     DecodeFailed,
     /// A pixel or compression format that is not supported.
@@ -42,6 +46,8 @@ impl DropReason {
             Self::ChannelFullOldest => "channel_full_oldest",
             Self::ChannelFullNewest => "channel_full_newest",
             Self::InvalidImage => "invalid_image",
+            Self::InvalidCloud => "invalid_cloud",
+            Self::NoPose => "no_pose",
             Self::DecodeFailed => "decode_failed",
             Self::UnsupportedEncoding => "unsupported_encoding",
             Self::Panicked => "panicked",

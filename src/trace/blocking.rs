@@ -3,7 +3,7 @@
 use super::runner::TraceRunner;
 use super::variant::Pass;
 use super::{InputId, OutputInfo, Pending, ProtocolStep, TraceError, VariantId};
-use crate::device::{Cq, Device};
+use crate::device::{Cq, Device, HostSlot};
 use crate::tensor::HostTensor;
 
 /// Named host tensors, in the order of the variant's outputs.
@@ -120,7 +120,7 @@ impl TraceRunner {
         let entry = &self.tables.inputs[index];
         self.check_spec(&entry.name, &entry.spec, value.spec())?;
         let (target, staged) = (entry.target(), entry.staging.is_some());
-        let slot = self.slot_with(device, value.bytes())?;
+        let slot = self.slot_for(device, index, value)?;
         let step = ProtocolStep::WriteInputWaitsForUpload;
         let waited = self
             .uploaded
@@ -133,9 +133,11 @@ impl TraceRunner {
         };
         let opened = fence.open(&self.protocol, device, step);
         opened.map_err(|e| self.device_error(e))?;
-        device
-            .write(Cq::COMPUTE, target, 0, &slot, value.bytes().len())
-            .map_err(|e| self.device_error(e))?;
+        let written = device.write(Cq::COMPUTE, target, 0, &slot, value.bytes().len());
+        written.map_err(|e| {
+            let name = &self.tables.inputs[index].name;
+            self.device_error(e).about(|| format!("input {name}"))
+        })?;
         if let Some(staging) = &mut self.tables.inputs[index].staging {
             staging.fresh = true;
         }
@@ -157,11 +159,22 @@ impl TraceRunner {
         for &(id, tensor) in inputs {
             let input = &self.tables.inputs[id.of(self)?];
             self.check_spec(&input.name, &input.spec, tensor.spec())?;
-            slots.push((id, self.slot_with(device, tensor.bytes())?));
+            slots.push((id, self.slot_for(device, id.of(self)?, tensor)?));
         }
         let uploads: Vec<_> = slots.iter().map(|(id, slot)| (*id, slot)).collect();
         // The device keeps the slots for as long as it reads them.
         self.upload(device, &uploads).map(drop)
+    }
+
+    /// A slot with the next value of an input.
+    fn slot_for(
+        &self,
+        device: &mut dyn Device,
+        input: usize,
+        value: &HostTensor,
+    ) -> Result<HostSlot, TraceError> {
+        let slot = self.slot_with(device, value.bytes());
+        slot.map_err(|error| error.about(|| format!("input {}", self.tables.inputs[input].name)))
     }
 
     /// The outputs of an eager run.

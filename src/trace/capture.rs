@@ -21,8 +21,10 @@ impl TraceRunner {
     ///
     /// # Errors
     /// The first device or variant error; the other variants are warmed, and the runner stays usable.
+    /// [`TraceError::Options`] for a device with fewer queues than the runner uses.
     pub fn warm_up(&mut self, device: &mut dyn Device) -> Result<(), TraceError> {
         self.alive()?;
+        self.check_queues(device)?;
         if self.eager.is_empty() && self.variants.iter().all(|variant| variant.warm) {
             return Ok(());
         }
@@ -84,6 +86,7 @@ impl TraceRunner {
     /// every other variant is captured and can run.
     pub fn capture(&mut self, device: &mut dyn Device) -> Result<(), TraceError> {
         self.alive()?;
+        self.check_queues(device)?;
         let mut outcome = self.warm_up(device);
         let start = Instant::now();
         device.set_misses(MissPolicy::Forbid);
@@ -280,13 +283,15 @@ impl TraceRunner {
 
 /// An error of a variant's function. What the context answered names runner and variant already.
 fn forward_error([runner, variant]: [&str; 2], source: WorkError) -> TraceError {
-    match source.downcast::<TraceError>() {
-        Ok(error) => *error,
-        Err(source) => TraceError::Forward {
-            runner: runner.into(),
-            variant: variant.into(),
-            source,
-        },
+    let source = match source.downcast::<TraceError>() {
+        Ok(error) if error.is_of([runner, variant]) => return *error,
+        Ok(error) => error,
+        Err(source) => source,
+    };
+    TraceError::Forward {
+        runner: runner.into(),
+        variant: variant.into(),
+        source,
     }
 }
 

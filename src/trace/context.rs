@@ -2,9 +2,10 @@
 
 use smallvec::{SmallVec, smallvec};
 
+use super::error::variant_text;
 use super::tables::{State, Tables};
 use super::{Phase, TraceError};
-use crate::device::{Cq, Device, DeviceError};
+use crate::device::{Cq, Device};
 use crate::ops::{DeviceTensor, OpContext};
 use crate::tensor::{Layout, TensorSpec};
 
@@ -160,8 +161,8 @@ impl<'a> TraceContext<'a> {
     /// [`TraceContext::write_target`].
     ///
     /// # Errors
-    /// [`TraceError::Unknown`]; [`TraceError::WrongTensor`] for another shape or type; [`TraceError::Overlap`]; device
-    /// errors.
+    /// [`TraceError::Unknown`]; [`TraceError::WrongTensor`] for another shape or type; [`TraceError::Overlap`];
+    /// [`TraceError::Write`].
     pub fn write_state(&mut self, name: &str, value: &DeviceTensor) -> Result<(), TraceError> {
         let index = self.find_state(name)?;
         let state = &self.tables.states[index];
@@ -235,10 +236,12 @@ impl<'a> TraceContext<'a> {
             });
         }
         let copied = self.ops.copy(value, target);
-        copied.map_err(|source: DeviceError| TraceError::Forward {
+        copied.map_err(|source| TraceError::Write {
             runner: self.runner.into(),
             variant: self.variant.into(),
-            source: source.into(),
+            kind,
+            name: name.into(),
+            source: Box::new(source),
         })
     }
 
@@ -264,7 +267,7 @@ impl<'a> TraceContext<'a> {
             .clone()
             .position(|known| known == name)
             .ok_or_else(|| TraceError::Unknown {
-                runner: format!("{}: variant {}", self.runner, self.variant),
+                runner: variant_text(self.runner, self.variant),
                 kind,
                 name: name.into(),
                 known: names.map(str::to_owned).collect(),

@@ -11,10 +11,26 @@ use crate::tensor::{TensorError, TensorSpec};
 #[non_exhaustive]
 pub enum TraceError {
     /// The device refused or failed.
-    #[error("{runner}: {source}")]
+    #[error("{runner}: {}{source}", about_text(.tensor))]
     Device {
         /// Name of the runner.
         runner: String,
+        /// The tensor that it was about, if it was about one.
+        tensor: Option<String>,
+        /// What the device answered.
+        source: Box<DeviceError>,
+    },
+    /// The device refused to copy a value to what a variant writes: for example, a value whose buffer is gone.
+    #[error("{runner}: variant {variant}: writing {kind} {name}: {source}")]
+    Write {
+        /// Name of the runner.
+        runner: String,
+        /// The variant.
+        variant: String,
+        /// State or output.
+        kind: &'static str,
+        /// What is written.
+        name: String,
         /// What the device answered.
         source: Box<DeviceError>,
     },
@@ -270,6 +286,38 @@ pub enum TraceError {
     /// A shape that is refused.
     #[error(transparent)]
     Tensor(Box<TensorError>),
+}
+
+impl TraceError {
+    /// The error with the tensor that the device was told to do something with.
+    pub(super) fn about(mut self, text: impl FnOnce() -> String) -> Self {
+        if let Self::Device { tensor, .. } = &mut self {
+            tensor.get_or_insert_with(text);
+        }
+        self
+    }
+
+    /// Whether the context of this variant answered it, so that it names runner and variant.
+    pub(super) fn is_of(&self, [of_runner, of_variant]: [&str; 2]) -> bool {
+        match self {
+            Self::WrongTensor { runner, variant, .. }
+            | Self::Overlap { runner, variant, .. }
+            | Self::Write { runner, variant, .. } => runner == of_runner && variant == of_variant,
+            Self::Unknown { runner, .. } => *runner == variant_text(of_runner, of_variant),
+            _ => false,
+        }
+    }
+}
+
+fn about_text(tensor: &Option<String>) -> String {
+    tensor
+        .as_ref()
+        .map_or_else(String::new, |tensor| format!("{tensor}: "))
+}
+
+/// How a variant of a runner is called where an error has one name for both.
+pub(super) fn variant_text(runner: &str, variant: &str) -> String {
+    format!("{runner}: variant {variant}")
 }
 
 impl From<TensorError> for TraceError {

@@ -60,7 +60,12 @@ impl Device for PassDevice<'_> {
         self.inner.caps()
     }
 
+    /// What outlives the function is registered before it runs, or it would be made anew in every run.
     fn alloc(&mut self, spec: &TensorSpec, class: BufferClass) -> Result<BufferId, DeviceError> {
+        use BufferClass::{Bank, Input, Param, Staging, State};
+        if matches!(class, Input | Param | Staging | State | Bank) {
+            return Err(Self::refused("allocating a persistent buffer"));
+        }
         let buffer = self.inner.alloc(spec, class)?;
         if matches!(class, BufferClass::Intermediate | BufferClass::Output) {
             self.allocated.push((buffer, spec.bytes()));
@@ -182,15 +187,13 @@ impl Device for PassDevice<'_> {
         self.inner.drain(deadline)
     }
 
-    fn set_completion_hook(&mut self, hook: Arc<dyn Fn() + Send + Sync>) {
-        self.inner.set_completion_hook(hook);
-    }
+    /// The device's owner decides whom it tells.
+    fn set_completion_hook(&mut self, _: Arc<dyn Fn() + Send + Sync>) {}
 
     fn health(&self) -> DeviceHealth {
         self.inner.health()
     }
 
-    fn close(&mut self) {
-        self.inner.close();
-    }
+    /// The device's owner closes it.
+    fn close(&mut self) {}
 }

@@ -6,14 +6,15 @@ use super::variant::{EagerFn, StageFn, Variant, VariantFn};
 use super::{InputId, ParamId, StateId, StateOptions, TraceError, VariantId};
 use crate::device::{BufferClass, Device, HostSlot};
 use crate::ops::DeviceTensor;
-use crate::tensor::{DType, HostTensor, TensorError, TensorSpec};
+use crate::tensor::{DType, HostTensor, TensorSpec};
 
 impl TraceRunner {
     /// Registers an input with the data that warm-up runs see (zeros if absent).
     ///
     /// # Errors
-    /// [`TraceError::Duplicate`], [`TraceError::AfterCapture`], [`TraceError::WrongInput`], device errors. A refused
-    /// registration leaves nothing behind; so do all others.
+    /// [`TraceError::Duplicate`], [`TraceError::AfterCapture`], [`TraceError::WrongInput`], [`TraceError::Options`] for a
+    /// device with fewer queues than the runner uses, device errors. A refused registration leaves nothing behind; so do
+    /// all others.
     pub fn add_input(
         &mut self,
         device: &mut dyn Device,
@@ -62,7 +63,7 @@ impl TraceRunner {
         };
         self.check_spec(name, &upload, init.spec())?;
         let staged = stage.is_some() || self.options.stage_inputs;
-        let input = self.or_give_back(device, |runner, device| {
+        let input = self.or_give_back(device, ["input", name], |runner, device| {
             let slot = runner.slot_with(device, init.bytes())?;
             let tensor = runner.hold(device, &spec, BufferClass::Input)?;
             // What a function makes of the data is seen only after the first warm-up.
@@ -114,7 +115,7 @@ impl TraceRunner {
     /// Registers a run-time parameter of any shape, fp32, with its first values.
     ///
     /// # Errors
-    /// As [`TraceRunner::add_input`]; [`TraceError::Tensor`] for another type.
+    /// As [`TraceRunner::add_input`].
     pub fn add_param_with(
         &mut self,
         device: &mut dyn Device,
@@ -123,17 +124,13 @@ impl TraceRunner {
     ) -> Result<ParamId, TraceError> {
         self.may_register(name, self.tables.params.iter().any(|param| param.name == name))?;
         let spec = *values.spec();
-        let floats: Box<[f32]> = match spec.dtype {
-            DType::F32 => values.as_slice::<f32>()?.into(),
-            found => {
-                return Err(TensorError::DTypeMismatch {
-                    expected: DType::F32,
-                    found,
-                }
-                .into());
-            }
+        let expected = TensorSpec {
+            dtype: DType::F32,
+            ..spec
         };
-        let param = self.or_give_back(device, |runner, device| {
+        self.check_spec(name, &expected, &spec)?;
+        let floats: Box<[f32]> = values.as_slice()?.into();
+        let param = self.or_give_back(device, ["parameter", name], |runner, device| {
             let slot = runner.slot_with(device, values.bytes())?;
             let tensor = runner.hold(device, &spec, BufferClass::Param)?;
             runner.write_now(device, &tensor, &spec, &slot)?;
@@ -177,7 +174,7 @@ impl TraceRunner {
             }
         };
         self.check_spec(name, &spec, init.spec())?;
-        let state = self.or_give_back(device, |runner, device| {
+        let state = self.or_give_back(device, ["state", name], |runner, device| {
             let slot = runner.slot_with(device, init.bytes())?;
             let mut filled = |class| {
                 let tensor = runner.hold(device, &spec, class)?;
@@ -221,7 +218,7 @@ impl TraceRunner {
         spec: TensorSpec,
     ) -> Result<(), TraceError> {
         self.may_register(name, self.tables.outputs.iter().any(|output| output.name == name))?;
-        let output = self.or_give_back(device, |runner, device| {
+        let output = self.or_give_back(device, ["output", name], |runner, device| {
             let zeros = runner.slot_with(device, HostTensor::zeros(spec).bytes())?;
             let sets = (0..runner.options.output_phases)
                 .map(|_| {
@@ -350,8 +347,10 @@ impl TraceRunner {
     fn or_give_back<T>(
         &mut self,
         device: &mut dyn Device,
+        [kind, name]: [&str; 2],
         register: impl FnOnce(&mut Self, &mut dyn Device) -> Result<T, TraceError>,
     ) -> Result<T, TraceError> {
+        self.check_queues(device)?;
         let keep = self.tables.held.len();
         let outcome = register(self, device).and_then(|entry| {
             // The slots that were just uploaded go out of use.
@@ -362,7 +361,7 @@ impl TraceRunner {
             Ok(_) => self.variants.iter_mut().for_each(|variant| variant.warm = false),
             Err(_) => self.give_back(device, keep),
         }
-        outcome
+        outcome.map_err(|error| error.about(|| format!("{kind} {name}")))
     }
 
     /// Reserves a persistent tensor.

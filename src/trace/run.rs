@@ -1,14 +1,13 @@
 //! The steady state: upload, replay, read. Nothing here allocates, looks up a name or hashes.
 
-use std::time::Instant;
-
+use super::error::variant_text;
 use super::pass::PassDevice;
 use super::protocol::ProtocolStep;
 use super::runner::{TraceRunner, spec_text};
 use super::tables::ReadMark;
 use super::variant::{Captured, OutputSource};
 use super::{InputId, OutputInfo, ParamId, Phase, TraceError, VariantId};
-use crate::device::{Cq, Device, EventId, HostSlot};
+use crate::device::{Cq, Device, EventId, HostSlot, moment_after};
 use crate::ops::OpContext;
 
 /// A replay that was enqueued.
@@ -114,7 +113,7 @@ impl TraceRunner {
             let input = &self.tables.inputs[index];
             device
                 .write(cq, input.target(), 0, slot, input.spec.bytes())
-                .map_err(|e| self.device_error(e))?;
+                .map_err(|e| self.device_error(e).about(|| format!("input {}", input.name)))?;
             if let Some(staging) = &mut self.tables.inputs[index].staging {
                 staging.fresh = true;
             }
@@ -208,7 +207,7 @@ impl TraceRunner {
         let cq = self.transfer_queue();
         let outputs = &self.variants[index].captured[place].pass.outputs;
         let info = outputs.get(output).ok_or_else(|| TraceError::Unknown {
-            runner: self.name.clone(),
+            runner: variant_text(&self.name, &self.variants[index].name),
             kind: "output",
             name: output.to_string(),
             known: outputs.iter().map(|output| output.name.clone()).collect(),
@@ -218,7 +217,7 @@ impl TraceRunner {
         if slot.len() < bytes {
             return Err(TraceError::WrongInput {
                 runner: self.name.clone(),
-                name: format!("output {}", info.name),
+                name: self.output_text(index, info),
                 expected: spec_text(&info.spec),
                 found: format!("a slot of {} bytes", slot.len()),
             });
@@ -232,9 +231,10 @@ impl TraceRunner {
             .read_done
             .open(&self.protocol, device, ProtocolStep::ReadRecorded);
         opened.map_err(|e| self.device_error(e))?;
-        device
-            .read(cq, buffer, 0, slot, bytes)
-            .map_err(|e| self.device_error(e))?;
+        device.read(cq, buffer, 0, slot, bytes).map_err(|e| {
+            let info = &self.variants[index].captured[place].pass.outputs[output];
+            self.device_error(e).about(|| self.output_text(index, info))
+        })?;
         // Recorded after the read, so that waiting for it protects the buffer.
         let event = self.read_done.close(&mut self.protocol, device);
         let event = event.map_err(|e| self.device_error(e))?;
@@ -255,19 +255,20 @@ impl TraceRunner {
     /// Waits on the host for an event, up to the runner's deadline.
     ///
     /// # Errors
-    /// Device errors, among them the time-out.
+    /// Device errors, among them the time-out; [`TraceError::Released`].
     pub fn wait(&self, device: &mut dyn Device, event: EventId) -> Result<(), TraceError> {
-        let deadline = Instant::now() + self.options.deadline;
+        self.alive()?;
         device
-            .sync_event(event, deadline)
+            .sync_event(event, moment_after(self.options.deadline))
             .map_err(|e| self.device_error(e))
     }
 
     /// Whether an event has completed, without waiting.
     ///
     /// # Errors
-    /// Device errors.
+    /// Device errors; [`TraceError::Released`].
     pub fn completed(&self, device: &dyn Device, event: EventId) -> Result<bool, TraceError> {
+        self.alive()?;
         device.poll_event(event).map_err(|e| self.device_error(e))
     }
 
@@ -321,6 +322,7 @@ impl TraceRunner {
                 let copied = device.copy(Cq::COMPUTE, source.buffer, target.buffer);
                 copied.map_err(|source| TraceError::Device {
                     runner: self.name.clone(),
+                    tensor: Some(format!("input {}", input.name)),
                     source: Box::new(source),
                 })?;
             }
@@ -365,6 +367,7 @@ impl TraceRunner {
             let written = device.write(Cq::COMPUTE, param.tensor.buffer, 0, &param.slot, bytes.len());
             written.map_err(|source| TraceError::Device {
                 runner: self.name.clone(),
+                tensor: Some(format!("parameter {}", param.name)),
                 source: Box::new(source),
             })?;
             param.uploaded.copy_from_slice(&param.values);
@@ -426,6 +429,14 @@ impl TraceRunner {
             Some(_) => Ok((index, place)),
             None => Err(self.not_captured(index)),
         }
+    }
+
+    /// How an output is called in errors.
+    fn output_text(&self, variant: usize, output: &OutputInfo) -> String {
+        format!(
+            "output {} of variant {}",
+            output.name, self.variants[variant].name
+        )
     }
 
     pub(super) fn not_captured(&self, index: usize) -> TraceError {

@@ -186,8 +186,24 @@ impl TraceRunner {
     pub(super) fn device_error(&self, source: DeviceError) -> TraceError {
         TraceError::Device {
             runner: self.name.clone(),
+            tensor: None,
             source: Box::new(source),
         }
+    }
+
+    /// Whether the device has the queues that the runner uses: otherwise the first transfer would tell, long after.
+    pub(super) fn check_queues(&self, device: &dyn Device) -> Result<(), TraceError> {
+        let there = device.caps().queues;
+        if self.options.queues <= there {
+            return Ok(());
+        }
+        Err(TraceError::Options {
+            runner: self.name.clone(),
+            reason: format!(
+                "it works with {} command queues, the device has {there}",
+                self.options.queues
+            ),
+        })
     }
 
     pub(super) fn alive(&self) -> Result<(), TraceError> {

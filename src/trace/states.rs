@@ -35,12 +35,13 @@ impl TraceRunner {
         self.settle(device)?;
         let state = &self.tables.states[index];
         let target = state.read(self.phases.next());
-        match value {
+        let about = |error: TraceError| error.about(|| format!("state {}", state.name));
+        let set = match value {
             ResetValue::Init => self.write_now(device, &target, &state.spec, &state.init),
             ResetValue::Host(value) => {
                 self.check_spec(&state.name, &state.spec, value.spec())?;
-                let slot = self.slot_with(device, value.bytes())?;
-                self.write_now(device, &target, &state.spec, &slot)
+                let slot = self.slot_with(device, value.bytes());
+                slot.and_then(|slot| self.write_now(device, &target, &state.spec, &slot))
             }
             ResetValue::Device(value) => {
                 let found = TensorSpec {
@@ -53,7 +54,8 @@ impl TraceRunner {
                 let copied = copy_tensor(device, value, &target).map_err(|e| self.device_error(e));
                 copied.map_err(|error| self.eager_error(&format!("the reset of state {}", state.name), error))
             }
-        }
+        };
+        set.map_err(about)
     }
 
     /// Sets every state to what it was registered with.
@@ -76,13 +78,13 @@ impl TraceRunner {
         let state = &self.tables.states[index];
         let (spec, buffer) = (state.spec, state.read(self.phases.next()).buffer);
         let bytes = spec.bytes();
-        let mut slot = device.host_slot(bytes).map_err(|e| self.device_error(e))?;
+        let slot = device.host_slot(bytes);
+        let mut slot = slot.map_err(|e| self.state_error(index, e))?;
         let step = ProtocolStep::StateReadRecorded;
         let opened = self.replayed.open(&self.protocol, device, step);
         opened.map_err(|e| self.device_error(e))?;
-        device
-            .read(Cq::COMPUTE, buffer, 0, &mut slot, bytes)
-            .map_err(|e| self.device_error(e))?;
+        let read = device.read(Cq::COMPUTE, buffer, 0, &mut slot, bytes);
+        read.map_err(|e| self.state_error(index, e))?;
         let read = self.replayed.close(&mut self.protocol, device);
         self.wait(device, read.map_err(|e| self.device_error(e))?)?;
         let mut tensor = HostTensor::zeros(spec);
@@ -109,10 +111,11 @@ impl TraceRunner {
         state: StateId,
         bank: BankIndex,
     ) -> Result<(), TraceError> {
-        let (state, bank) = self.state_and_bank(device, state, bank)?;
+        let index = state.of(self)?;
+        let (state, bank) = self.state_and_bank(device, index, bank)?;
         device
             .copy(Cq::COMPUTE, state, bank)
-            .map_err(|e| self.device_error(e))
+            .map_err(|e| self.state_error(index, e))
     }
 
     /// Copies one of its banks into a state, where the next replay reads it: whichever phase it was saved in. A bank that
@@ -126,10 +129,11 @@ impl TraceRunner {
         state: StateId,
         bank: BankIndex,
     ) -> Result<(), TraceError> {
-        let (state, bank) = self.state_and_bank(device, state, bank)?;
+        let index = state.of(self)?;
+        let (state, bank) = self.state_and_bank(device, index, bank)?;
         device
             .copy(Cq::COMPUTE, bank, state)
-            .map_err(|e| self.device_error(e))
+            .map_err(|e| self.state_error(index, e))
     }
 
     /// Undoes what warm-up runs wrote: every buffer of every state has its first value again.
@@ -152,10 +156,9 @@ impl TraceRunner {
     fn state_and_bank(
         &mut self,
         device: &mut dyn Device,
-        state: StateId,
+        index: usize,
         bank: BankIndex,
     ) -> Result<(BufferId, BufferId), TraceError> {
-        let index = state.of(self)?;
         self.settle(device)?;
         let state = &self.tables.states[index];
         match state.banks.get(bank.0) {
@@ -167,6 +170,12 @@ impl TraceRunner {
                 banks: state.banks.len(),
             }),
         }
+    }
+
+    fn state_error(&self, index: usize, source: DeviceError) -> TraceError {
+        let state = &self.tables.states[index];
+        self.device_error(source)
+            .about(|| format!("state {}", state.name))
     }
 
     /// Writes a whole tensor from a host slot on queue 0.

@@ -20,7 +20,20 @@ pub type WorkError = Box<dyn Error + Send + Sync>;
 ///
 /// It is called at warm-up, once a phase at the capture, and at eager runs. Nothing can be registered from inside:
 /// the context has no such method, the function borrows nothing (it is `'static`), and the runner is borrowed mutably
-/// for as long as the function runs.
+/// for as long as the function runs. Persistent buffers are refused by the device that the function sees, in the warm-up
+/// as in the capture.
+///
+/// ```compile_fail
+/// # use sensorium::device::{Device, DeviceError};
+/// # use sensorium::trace::TraceRunner;
+/// # fn register(mut runner: TraceRunner, device: &mut dyn Device) {
+/// // What the runner calls cannot hold the runner.
+/// runner.add_variant(device, "odd", Box::new(|context| {
+///     runner.add_param(context.ops().device, "late", 1.0)?;
+///     Ok(Vec::new())
+/// })).unwrap();
+/// # }
+/// ```
 pub type VariantFn =
     Box<dyn FnMut(&mut TraceContext<'_>) -> Result<Vec<(String, DeviceTensor)>, WorkError> + Send>;
 

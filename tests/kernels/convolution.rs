@@ -102,9 +102,10 @@ fn random_case(r: &mut Random, limits: &Limits) -> Case {
     let (pitch, channel) = pitched(r, cin);
     let (input_operand, input_len) = image(dtype, [n, cin, size[0], size[1]], pitch, channel);
     let (pitch, channel) = pitched(r, cout);
-    let (output_operand, output_len) = image(dtype, [n, cout, out[0], out[1]], pitch, channel);
+    let out_dtype = r.pick(&[dtype, DType::F32]);
+    let (output_operand, output_len) = image(out_dtype, [n, cout, out[0], out[1]], pitch, channel);
     let (pitch, channel) = pitched(r, cout);
-    let (residual_operand, residual_len) = image(dtype, [n, cout, out[0], out[1]], pitch, channel);
+    let (residual_operand, residual_len) = image(out_dtype, [n, cout, out[0], out[1]], pitch, channel);
     let has_residual = r.range(0, 2) == 0;
     let taps = kernel[0] * kernel[1];
     Case {
@@ -126,8 +127,8 @@ fn random_case(r: &mut Random, limits: &Limits) -> Case {
             .map(|_| r.unit() / (group_in * taps) as f32)
             .collect(),
         bias: (r.range(0, 3) > 0).then(|| (0..cout).map(|_| r.unit()).collect()),
-        output: random(r, dtype, output_len, 9.0),
-        residual: has_residual.then(|| random(r, dtype, residual_len, 1.0)),
+        output: random(r, out_dtype, output_len, 9.0),
+        residual: has_residual.then(|| random(r, out_dtype, residual_len, 1.0)),
     }
 }
 
@@ -147,13 +148,10 @@ impl Case {
     /// Checks every element of the output buffer, those between the pixels included.
     fn check(&self, found: &HostTensor) {
         let d = &self.desc;
-        let bf16_storage = d.input.dtype == DType::Bf16;
-        let round = |x: f32| {
-            if bf16_storage {
-                half::bf16::from_f32(x).to_f32()
-            } else {
-                x
-            }
+        let bf16_storage = d.output.dtype == DType::Bf16;
+        let rounded = |dtype: DType, x: f32| match dtype {
+            DType::Bf16 => half::bf16::from_f32(x).to_f32(),
+            _ => x,
         };
         let input = values(&self.input);
         let residual = self.residual.as_ref().map(values);
@@ -180,7 +178,7 @@ impl Case {
                         let value = input[element(&d.input.view, &[n, channel, iy, ix])];
                         let weight =
                             self.weight[((co * group_in + ci) * g.kernel[0] + ky) * g.kernel[1] + kx];
-                        let weight = round(weight);
+                        let weight = rounded(d.input.dtype, weight);
                         chain = (value as f32).mul_add(weight, chain);
                         sum += value * f64::from(weight);
                         magnitude += (value * f64::from(weight)).abs();
@@ -197,7 +195,7 @@ impl Case {
                 let exact = added.map_or(chain, |r| chain + r as f32);
                 assert_eq!(
                     found[place] as f32,
-                    round(exact),
+                    rounded(d.output.dtype, exact),
                     "not one fused chain at {at:?} of {d:?}"
                 );
             }

@@ -3,7 +3,9 @@
 
 mod activations;
 mod convolution;
+mod gather_rows;
 mod harness;
 mod moves;
+mod pillars;
 mod reductions;
 mod refusals;

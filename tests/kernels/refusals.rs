@@ -2,8 +2,8 @@
 
 use sensorium::device::cpu::kernels::{Isa, prepare};
 use sensorium::device::{
-    Activation, BinaryKind, Conv2dDesc, DeviceError, Geometry2d, OpDesc, Operand, Pool2dDesc, PoolKind,
-    Scalar,
+    Activation, BinaryKind, Conv2dDesc, DeviceError, Geometry2d, OpDesc, Operand, PillarsDesc, Pool2dDesc,
+    PoolKind, Scalar,
 };
 use sensorium::tensor::{DType, Shape, View};
 
@@ -62,7 +62,7 @@ fn convolutions_that_do_not_hold_together_are_refused() {
         ("must be at least 1", |d| d.geometry.stride = [0, 1]),
         ("above the supported", |d| d.geometry.dilation = [1, usize::MAX]),
         ("only float32 and bfloat16", |d| d.input.dtype = DType::U8),
-        ("convert with a copy", |d| d.input.dtype = DType::Bf16),
+        ("convert with a copy", |d| d.output.dtype = DType::Bf16),
         ("channel stride", |d| d.input = dense(DType::F32, &[1, 8, 10, 12])),
         ("residual has shape", |d| {
             d.residual = Some(image(DType::F32, [1, 4, 10, 11], 4, 0).0)
@@ -252,5 +252,51 @@ fn types_that_are_only_moved_are_refused_wherever_values_count() {
             spoil(&mut desc, dtype);
             refused(OpDesc::Conv2d(desc));
         }
+    }
+}
+
+#[test]
+fn gathers_of_rows_that_do_not_fit_are_refused() {
+    let gather =
+        |table: Operand, index: Operand, dst: Operand| refusal(&OpDesc::GatherRows { table, index, dst });
+    let (table, index, dst) = (
+        dense(DType::F32, &[9, 4]),
+        dense(DType::U32, &[5]),
+        dense(DType::F32, &[5, 4]),
+    );
+    assert!(gather(table, index, dense(DType::F32, &[6, 4])).contains("do not fit"));
+    assert!(gather(table, index, dense(DType::F32, &[5, 3])).contains("do not fit"));
+    assert!(gather(dense(DType::F32, &[36]), index, dst).contains("do not fit"));
+    assert!(gather(table, dense(DType::I32, &[5]), dst).contains("index holds int32"));
+    assert!(gather(table, index, dense(DType::Bf16, &[5, 4])).contains("destination bfloat16"));
+    let mut twice = dst;
+    twice.view.strides[0] = 0;
+    assert!(gather(table, index, twice).contains("twice"));
+}
+
+#[test]
+fn feature_nets_that_do_not_hold_together_are_refused() {
+    type Spoil = fn(&mut PillarsDesc);
+    let cases: [(&str, Spoil); 8] = [
+        ("do not fit", |d| d.output = dense(DType::F32, &[6, 8])),
+        ("do not fit", |d| d.points = dense(DType::F32, &[5, 12])),
+        ("none of them 0", |d| d.points = dense(DType::F32, &[5, 0, 3])),
+        ("convert with a copy", |d| d.points.dtype = DType::Bf16),
+        ("only float32 and bfloat16", |d| d.points.dtype = DType::U8),
+        ("must be 1", |d| {
+            d.points.view = d.points.view.transpose(&[0, 2, 1]).unwrap()
+        }),
+        ("widths from 1", |d| d.hidden = Some(0)),
+        ("twice", |d| d.output.view.strides[0] = 4),
+    ];
+    for (reason, spoil) in cases {
+        let mut desc = PillarsDesc {
+            points: dense(DType::F32, &[5, 4, 3]),
+            output: dense(DType::F32, &[5, 8]),
+            hidden: Some(6),
+        };
+        spoil(&mut desc);
+        let found = refusal(&OpDesc::Pillars(desc));
+        assert!(found.contains(reason), "{found}: {reason}");
     }
 }

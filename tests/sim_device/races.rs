@@ -129,7 +129,8 @@ fn parts_of_one_buffer_that_do_not_touch_never_race() {
 #[test]
 fn every_operand_of_every_operation_is_watched() {
     use sensorium::device::{
-        Activation, BinaryKind, Conv2dDesc, Geometry2d, Pool2dDesc, PoolKind, Scalar, WeightDesc,
+        Activation, BinaryKind, Conv2dDesc, DenseLayer, Geometry2d, PillarsDesc, Pool2dDesc, PoolKind,
+        Scalar, WeightDesc,
     };
     let image = Operand {
         dtype: DType::F32,
@@ -150,6 +151,15 @@ fn every_operand_of_every_operation_is_watched() {
         activation: Activation::Identity,
     };
     let (src, dst) = (vector(), vector());
+    let shaped = |dims: &[usize]| Operand {
+        dtype: DType::F32,
+        view: View::contiguous(Shape::new(dims).unwrap()),
+    };
+    let pillars = PillarsDesc {
+        points: shaped(&[N, 1, 1]),
+        output: shaped(&[N, 1]),
+        hidden: None,
+    };
     let indices: std::sync::Arc<[u32]> = (0..N as u32).collect();
     // Operations with their operands: weights, or something that is read or written.
     let operations: Vec<(OpDesc, &str)> = vec![
@@ -207,16 +217,38 @@ fn every_operand_of_every_operation_is_watched() {
             },
             "rw",
         ),
+        (
+            OpDesc::GatherRows {
+                table: shaped(&[N, 1]),
+                index: Operand {
+                    dtype: DType::U32,
+                    ..src
+                },
+                dst: shaped(&[N, 1]),
+            },
+            "rrw",
+        ),
+        (OpDesc::Pillars(pillars.clone()), "r#w"),
     ];
     for (op, operands) in operations {
         for replayed in [false, true] {
             let mut bench = Bench::new(1, None);
-            let weights = bench.device.prepare_weights(&WeightDesc::Conv2d {
-                desc: &conv,
-                weight: &[1.0],
-                bias: None,
-            });
-            let weights = weights.unwrap();
+            let weights = match op {
+                OpDesc::Pillars(_) => WeightDesc::Pillars {
+                    desc: &pillars,
+                    first: DenseLayer {
+                        weight: &[1.0],
+                        bias: &[0.0],
+                    },
+                    second: None,
+                },
+                _ => WeightDesc::Conv2d {
+                    desc: &conv,
+                    weight: &[1.0],
+                    bias: None,
+                },
+            };
+            let weights = bench.device.prepare_weights(&weights).unwrap();
             let buffers: Vec<BufferId> = operands
                 .chars()
                 .map(|operand| match operand {

@@ -306,6 +306,7 @@ impl Memory {
                     PoolKind::Max => inside.iter().copied().fold(f64::NEG_INFINITY, f64::max) as f32,
                     PoolKind::AverageIncludingPad => (sum / (g.kernel[0] * g.kernel[1]) as f64) as f32,
                     PoolKind::AverageExcludingPad => (sum / inside.len() as f64) as f32,
+                    PoolKind::Sum => sum as f32,
                 });
             }
         }

@@ -21,6 +21,8 @@ pub struct Spy {
     pub log: Vec<&'static str>,
     /// Calls until one is refused.
     pub refuse_in: Option<usize>,
+    /// Compiling cannot be forbidden.
+    pub compiles_always: bool,
 }
 
 impl Spy {
@@ -29,6 +31,7 @@ impl Spy {
             inner,
             log: Vec::new(),
             refuse_in: None,
+            compiles_always: false,
         }
     }
 
@@ -145,6 +148,10 @@ impl Device for Spy {
         self.inner.release_trace(trace)
     }
     fn set_misses(&mut self, policy: MissPolicy) {
+        let policy = match self.compiles_always {
+            true => MissPolicy::Allow,
+            false => policy,
+        };
         self.inner.set_misses(policy);
     }
     fn program_count(&self) -> usize {

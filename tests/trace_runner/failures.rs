@@ -131,7 +131,7 @@ fn a_trace_that_does_not_fit_is_named_and_the_smaller_ones_run() {
 }
 
 /// What a capture of a variant answers beside a good one that stays usable.
-fn refusal(device: &mut dyn Device, forward: VariantFn) -> String {
+pub(super) fn refusal(device: &mut dyn Device, forward: VariantFn) -> String {
     let (mut runner, x, _, good) = runner(device, TraceOptions::default(), Box::new(doubled));
     runner.add_variant(device, "odd", forward).unwrap();
     let used = device.memory().used_bytes;

@@ -8,6 +8,7 @@ mod temporal;
 
 mod failures;
 mod inputs;
+mod misuse;
 mod order;
 mod outputs;
 mod random;

@@ -36,7 +36,7 @@ fn outputs_that_a_later_replay_overwrites_cannot_be_read() {
         let unknown = runner.read(device, runs[2], 1, &mut output).unwrap_err();
         assert_eq!(
             unknown.to_string(),
-            "test: no output is called 1; there are [\"y\"]"
+            "test: variant default: no output is called 1; there are [\"y\"]"
         );
         // An eager run writes the set of the next replay.
         let run = runner.run(device, variant, &[(x, &input)]).unwrap();

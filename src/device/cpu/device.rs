@@ -30,7 +30,7 @@ pub(in crate::device) const ENQUEUE_DEADLINE: Duration = Duration::from_secs(10)
 /// Events of queue `q` carry `q` in the bits above this.
 pub(in crate::device) const EVENT_QUEUE_SHIFT: u32 = 56;
 
-/// Types that buffers may hold.
+/// Types that operations compute with.
 pub(in crate::device) const DTYPES: &[DType] = &[
     DType::U8,
     DType::I8,

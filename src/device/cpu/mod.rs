@@ -4,8 +4,8 @@
 //! It keeps the device contract literally, hazards included: memory that a capture frees is reused by later
 //! captures and allocations, and two queues that touch one buffer without an event between them race. Such
 //! a race yields wrong numbers, never anything worse: the arena holds plain bytes of which every pattern is
-//! a value, kernels never read an index or a length from it, and buffers are checked against a kernel's
-//! needs when they are bound.
+//! a value, kernels never read a length from it, an index read from it is compared with the table's rows before
+//! it is used, and buffers are checked against a kernel's needs when they are bound.
 
 mod arena;
 mod capture;

@@ -1,7 +1,8 @@
 //! Command queues: a bounded ring and a thread each.
 //!
-//! A thread that waits for a queue does its small commands itself: waking another thread costs more than they do. What is
-//! in a queue is done in order whoever does it, for only who holds the queue's hands takes a command out.
+//! A thread that waits for a queue does its small commands itself: waking another thread costs more than they do. It does
+//! so until it has what it waits for or its time is up. What is in a queue is done in order whoever does it, for only who
+//! holds the queue's hands takes a command out.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -94,7 +95,7 @@ struct Backlog {
 }
 
 /// Bytes that a command may move, or the buffers of a replay hold, for a waiting thread to do it itself. That takes a few
-/// microseconds, so a deadline is not missed by it.
+/// microseconds, but for windows as large as the buffer itself; a deadline is missed by one such command at most.
 const SMALL_BYTES: usize = 32 << 10;
 
 impl std::fmt::Debug for Shared {
@@ -190,14 +191,14 @@ impl Shared {
 
     /// Waits until `done()`, helping the queues meanwhile; `false` if the deadline passed first.
     pub(super) fn wait_until(&self, deadline: Option<Instant>, done: impl Fn() -> bool) -> bool {
-        self.help(&done);
+        self.help(|| done() || deadline.is_some_and(|end| Instant::now() >= end));
         self.sleep_until(deadline, done)
     }
 
-    /// Does what is small in all queues until `done()`, or until nothing small is left.
-    fn help(&self, done: impl Fn() -> bool) {
+    /// Does what is small in all queues until `enough()`, or until nothing small is left.
+    fn help(&self, enough: impl Fn() -> bool) {
         let mut found = true;
-        while found && !done() {
+        while found {
             found = false;
             for queue in 0..self.queues.len() {
                 let ring = &self.queues[queue];
@@ -209,7 +210,13 @@ impl Shared {
                     Err(TryLockError::Poisoned(hands)) => hands.into_inner(),
                     Err(TryLockError::WouldBlock) => continue,
                 };
-                while let Some(command) = self.take(ring, |command| self.is_small(command)) {
+                loop {
+                    if enough() {
+                        return;
+                    }
+                    let Some(command) = self.take(ring, |command| self.is_small(command)) else {
+                        break;
+                    };
                     self.perform(queue, command, &mut hands);
                     found = true;
                 }
@@ -242,8 +249,8 @@ impl Shared {
 
     /// Waits until `done()`: spins for a bounded time, then sleeps.
     fn sleep_until(&self, deadline: Option<Instant>, done: impl Fn() -> bool) -> bool {
-        let spin_end = Instant::now() + self.spin;
-        while Instant::now() < spin_end {
+        let start = Instant::now();
+        while start.elapsed() < self.spin {
             for _ in 0..32 {
                 if done() {
                     return true;
@@ -329,8 +336,8 @@ impl Shared {
 
     /// Waits for a command: spins for a bounded time, then sleeps.
     fn await_command(&self, ring: &Ring) {
-        let spin_end = Instant::now() + self.spin;
-        while ring.pending.load(Ordering::Relaxed) == 0 && Instant::now() < spin_end {
+        let start = Instant::now();
+        while ring.pending.load(Ordering::Relaxed) == 0 && start.elapsed() < self.spin {
             for _ in 0..32 {
                 std::hint::spin_loop();
             }

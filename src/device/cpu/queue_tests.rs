@@ -1,4 +1,4 @@
-//! What a queue does after its device was lost. Beside `queue.rs` and not in it: that file is also compiled on its
+//! What a queue does after its device was lost, and what a host that waits does in its place. Beside `queue.rs` and not in it: that file is also compiled on its
 //! own, by the models of its threads.
 
 use std::sync::Arc;
@@ -64,15 +64,25 @@ fn a_queue_that_lost_its_device_lets_go_of_every_slot_by_its_end() {
     assert!(shared.event_done(0, 1), "whoever waits is woken");
 }
 
-/// Waits for the first event of queue 0, whose thread never runs.
-fn waits_alone(command: Command) -> bool {
+/// A time that a test never reaches.
+const FAR: Duration = Duration::from_secs(1000);
+
+/// One queue, whose thread never runs.
+fn queue_with(commands: impl IntoIterator<Item = Command>) -> Shared {
     let shared = Shared::new([ComputePool::new(1)], Duration::ZERO, 16);
-    for command in [command, Command::Record(1)] {
+    for command in commands {
         shared.push(Cq::COMPUTE, command, Duration::ZERO).unwrap();
     }
-    shared.wait_until(Instant::now().checked_add(Duration::from_millis(1)), || {
-        shared.event_done(0, 1)
-    })
+    shared
+}
+
+/// Waits for an event of queue 0.
+fn wait(shared: &Shared, event: u64, time: Duration) -> bool {
+    shared.wait_until(Instant::now().checked_add(time), || shared.event_done(0, event))
+}
+
+fn waits_alone(command: Command, time: Duration) -> bool {
+    wait(&queue_with([command, Command::Record(1)]), 1, time)
 }
 
 #[test]
@@ -85,12 +95,36 @@ fn a_host_that_waits_does_small_commands_itself_and_leaves_large_ones_to_the_que
         src: BufferRef { ptr: from, bytes },
         dst: BufferRef { ptr: into, bytes },
     };
-    assert!(waits_alone(copy(32 << 10)));
-    assert!(!waits_alone(copy((32 << 10) + 1)));
-    assert!(!waits_alone(Command::ReserveScratch(64)));
+    assert!(waits_alone(copy(32 << 10), FAR));
+    let soon = Duration::from_millis(1);
+    assert!(!waits_alone(copy((32 << 10) + 1), soon));
+    assert!(!waits_alone(Command::ReserveScratch(64), soon));
     assert!(
-        !waits_alone(Command::Wait { queue: 0, event: 9 }),
+        !waits_alone(Command::Wait { queue: 0, event: 9 }, soon),
         "not recorded yet"
     );
     assert!(to.iter().all(|&byte| byte == 3));
+}
+
+#[test]
+fn a_host_that_waits_does_nothing_beyond_what_it_waits_for_or_its_deadline() {
+    let shared = queue_with([Command::Record(1), Command::Record(2), Command::Record(3)]);
+    assert!(wait(&shared, 1, FAR));
+    assert!(!shared.event_done(0, 2), "nobody waited for it");
+    assert!(!wait(&shared, 2, Duration::ZERO));
+    assert!(!shared.event_done(0, 2), "the deadline had passed");
+    assert!(wait(&shared, 3, FAR));
+}
+
+#[test]
+fn what_a_host_cannot_do_itself_waits_for_the_queue_and_keeps_its_order() {
+    // Behind something large nothing is done ahead of its turn.
+    let shared = queue_with([Command::ReserveScratch(64), Command::Record(1)]);
+    assert!(!wait(&shared, 1, Duration::from_millis(1)));
+    let shared = Arc::new(shared);
+    let queue = Arc::clone(&shared);
+    let thread = std::thread::spawn(move || run(&queue, 0));
+    assert!(wait(&shared, 1, FAR));
+    shared.push_stop(Cq::COMPUTE);
+    thread.join().unwrap();
 }

@@ -63,6 +63,11 @@ pub(super) struct Use {
 pub(super) fn uses(op: &OpDesc) -> Vec<Use> {
     let reads = |operand: &Operand| operand_use(operand, false);
     let writes = |operand: &Operand| operand_use(operand, true);
+    let weights = Use {
+        range: None,
+        elements_bytes: 0,
+        writes: false,
+    };
     match op {
         OpDesc::Fill { dst, .. } => vec![writes(dst)],
         OpDesc::Copy { src, dst }
@@ -72,12 +77,9 @@ pub(super) fn uses(op: &OpDesc) -> Vec<Use> {
         | OpDesc::Gather { src, dst, .. } => vec![reads(src), writes(dst)],
         OpDesc::Pool2d(desc) => vec![reads(&desc.input), writes(&desc.output)],
         OpDesc::Binary { lhs, rhs, dst, .. } => vec![reads(lhs), reads(rhs), writes(dst)],
+        OpDesc::GatherRows { table, index, dst } => vec![reads(table), reads(index), writes(dst)],
+        OpDesc::Pillars(desc) => vec![reads(&desc.points), weights, writes(&desc.output)],
         OpDesc::Conv2d(desc) => {
-            let weights = Use {
-                range: None,
-                elements_bytes: 0,
-                writes: false,
-            };
             let mut uses = vec![reads(&desc.input), weights, writes(&desc.output)];
             uses.extend(desc.residual.as_ref().map(reads));
             uses

@@ -50,8 +50,10 @@ pub struct TrueObject {
 /// One turn of the sensor with everything that is true about it.
 #[derive(Debug, Clone)]
 pub struct DriveFrame {
-    /// Start of the turn.
+    /// Start of the turn, in nanoseconds since 1970.
     pub stamp_ns: u64,
+    /// End of the turn, when the next one starts.
+    pub end_ns: u64,
     /// The sweep in the sensor's frame at the stamp, in the order of time, and with each column from the lowest ring up.
     pub cloud: PointCloud,
     /// For each point of the cloud the `id` of the road user that it lies on, or 0 for ground and scenery.
@@ -111,7 +113,12 @@ impl Drive {
         let noise = mix(self.seed ^ mix(self.frames + 1));
         self.lidar.sweep(&self.world, noise, &mut self.sweep);
         let counts = count(&self.world, &[&self.sweep]);
-        let after_ns = (self.frames as f64 * period_s * 1e9).round() as u64;
+        let after_ns = |frames: u64| (frames as f64 * period_s * 1e9).round() as u64;
+        let start_ns = self.config.start_ns;
+        let (stamp_ns, end_ns) = (
+            start_ns + after_ns(self.frames),
+            start_ns + after_ns(self.frames + 1),
+        );
         self.frames += 1;
         let [ego_speed_mps, ego_turn_radps] = self.world.ego_motion(period_s);
         let ids = self.sweep.owners.iter().map(|&owner| match owner {
@@ -119,7 +126,8 @@ impl Drive {
             owner => self.world.actors[owner as usize - 1].id,
         });
         DriveFrame {
-            stamp_ns: self.config.start_ns + after_ns,
+            stamp_ns,
+            end_ns,
             cloud: self.sweep.cloud.clone(),
             point_ids: ids.collect(),
             world_from_base: self.world.ego_from,

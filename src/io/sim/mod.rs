@@ -8,6 +8,7 @@ mod bodies;
 mod drive;
 mod lidar;
 mod path;
+mod population;
 mod pose;
 mod random;
 mod roads;

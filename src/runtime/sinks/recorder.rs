@@ -5,10 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::Sink;
+use crate::io::bag::BagMessage;
 use crate::io::foxglove::{IMAGE_ANNOTATIONS, image_annotations, image_annotations_schema};
 use crate::io::messages::definition;
 use crate::io::recorder::{McapRecorder, RecordChannel, RecordCompression};
-use crate::outputs::Detections;
+use crate::io::scene_update::{SCENE_UPDATE, SceneBox, scene_update, scene_update_schema};
+use crate::outputs::{DetectedObject, DetectedObjects, Detections};
 use crate::runtime::RuntimeError;
 use crate::runtime::error::told;
 use crate::runtime::frame::{Detected, Sample};
@@ -20,6 +22,20 @@ pub(crate) struct RecorderSink {
     include_images: bool,
     /// Image and annotation channel of each topic.
     channels: HashMap<Arc<str>, (Option<RecordChannel>, RecordChannel)>,
+    /// Channel of each topic that goes with them.
+    beside: HashMap<Arc<str>, RecordChannel>,
+}
+
+fn scene_boxes(found: &DetectedObjects) -> Vec<SceneBox<'_>> {
+    let objects = (0..).zip(&found.objects);
+    let text = |object: &DetectedObject| format!("{} {:.2}", object.label.name(), object.score);
+    objects
+        .map(|(id, object)| SceneBox {
+            id,
+            object,
+            text: text(object),
+        })
+        .collect()
 }
 
 impl RecorderSink {
@@ -37,6 +53,7 @@ impl RecorderSink {
             recorder,
             include_images,
             channels: HashMap::new(),
+            beside: HashMap::new(),
         })
     }
 
@@ -60,12 +77,44 @@ impl RecorderSink {
             false => None,
         };
         let annotations = format!("{}/detections", message.topic.trim_end_matches('/'));
-        let boxes = self
-            .recorder
-            .add_json_channel(&annotations, IMAGE_ANNOTATIONS, &image_annotations_schema())
-            .map_err(|e| told(&e))?;
+        let (schema, text) = match &sample.payload.detections {
+            Detections::Image(_) => (IMAGE_ANNOTATIONS, image_annotations_schema()),
+            Detections::Objects(_) => (SCENE_UPDATE, scene_update_schema()),
+        };
+        let boxes = self.recorder.add_json_channel(&annotations, schema, &text);
+        let boxes = boxes.map_err(|e| told(&e))?;
         self.channels.insert(Arc::clone(&message.topic), (image, boxes));
         Ok((image, boxes))
+    }
+
+    /// Records what goes with a frame.
+    fn record_beside(&mut self, message: &BagMessage) -> Result<(), String> {
+        let known = self.beside.get(&message.topic).copied();
+        let channel = match known {
+            Some(channel) => channel,
+            None => {
+                let channel = match definition(&message.type_name) {
+                    Some(text) => self
+                        .recorder
+                        .add_ros_channel(&message.topic, &message.type_name, &text),
+                    None => {
+                        self.recorder
+                            .add_json_channel(&message.topic, SCENE_UPDATE, &scene_update_schema())
+                    }
+                };
+                let channel = channel.map_err(|e| told(&e))?;
+                self.beside.insert(Arc::clone(&message.topic), channel);
+                channel
+            }
+        };
+        self.recorder
+            .write(
+                channel,
+                message.log_time_ns,
+                message.publish_time_ns,
+                &message.data,
+            )
+            .map_err(|e| told(&e))
     }
 }
 
@@ -83,10 +132,14 @@ impl Sink for RecorderSink {
                 .write(image, message.log_time_ns, stamp_ns, &message.data)
                 .map_err(|e| told(&e))?;
         }
-        let Detections::Image(detections) = &sample.payload.detections else {
-            return Ok(());
+        for message in &message.beside {
+            self.record_beside(message)?;
+        }
+        let json = match &sample.payload.detections {
+            Detections::Image(found) => image_annotations(found, stamp_ns),
+            Detections::Objects(found) => scene_update(&scene_boxes(found), &found.frame_id, stamp_ns),
         };
-        let json = image_annotations(detections, stamp_ns).map_err(|e| e.to_string())?;
+        let json = json.map_err(|e| e.to_string())?;
         self.recorder
             .write(boxes, message.log_time_ns, stamp_ns, &json)
             .map_err(|e| told(&e))

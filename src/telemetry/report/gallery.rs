@@ -11,7 +11,7 @@ use super::markup::escape;
 use crate::outputs::{Detection2D, Detections2D};
 
 /// Box colours by class, bright enough for dark pictures; a dark rim sets them off from light ones.
-const COLOURS: [&str; 8] = [
+pub(super) const COLOURS: [&str; 8] = [
     "#ffb000", "#35c2ff", "#7ee081", "#ff7eb6", "#c3a6ff", "#ffe45c", "#5ce0d2", "#ff8f5c",
 ];
 
@@ -110,7 +110,7 @@ fn objects(detections: &Detections2D) -> String {
 }
 
 /// Nanoseconds as seconds, to the last digit.
-fn stamp(stamp_ns: i64) -> String {
+pub(super) fn stamp(stamp_ns: i64) -> String {
     let sign = if stamp_ns < 0 { "-" } else { "" };
     let ns = stamp_ns.unsigned_abs();
     format!("{sign}{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)

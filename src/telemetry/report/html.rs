@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 
 use super::markup::{count, duration, escape, ms};
-use super::{ReportFrame, charts, gallery, timeline_svg};
+use super::{QualityTable, ReportPictures, birds_eye, charts, gallery, timeline_svg};
 use crate::telemetry::{LatencyStats, Percentile, RunSummary, Timeline};
 
 const STYLE: &str = include_str!("page.css");
 
 /// The whole page. Nothing in it refers to anything outside, and the policy in its head forbids that anything
 /// could.
-pub(super) fn page(summary: &RunSummary, frames: &[ReportFrame], timeline: &Timeline) -> String {
+pub(super) fn page(summary: &RunSummary, pictures: &ReportPictures, timeline: &Timeline) -> String {
     let mut html = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">\
@@ -21,12 +21,20 @@ pub(super) fn page(summary: &RunSummary, frames: &[ReportFrame], timeline: &Time
         timeline_svg::STYLE
     );
     header(&mut html, summary);
+    if let Some(table) = &pictures.quality {
+        section(&mut html, "Detection quality", &quality(table));
+    }
+    if !pictures.sweeps.is_empty() {
+        let figures = birds_eye::figures(&pictures.sweeps);
+        let body = format!("{}<div class=\"gallery\">{figures}</div>", birds_eye::LEGEND);
+        section(&mut html, "Sweeps", &body);
+    }
     section(&mut html, "Latency", &latency(summary));
     section(&mut html, "Timeline", &timeline_body(timeline));
     section(&mut html, "Streams", &streams(summary));
     section(&mut html, "Dropped frames", &drops(summary));
-    if !frames.is_empty() {
-        let figures = gallery::figures(frames);
+    if !pictures.frames.is_empty() {
+        let figures = gallery::figures(&pictures.frames);
         section(
             &mut html,
             "Frames",
@@ -38,6 +46,31 @@ pub(super) fn page(summary: &RunSummary, frames: &[ReportFrame], timeline: &Time
         "round to it. Wait is the time since the previous stage ended. Histograms keep three digits and every ",
         "value.</footer>\n</main></body></html>\n"
     ));
+    html
+}
+
+fn quality(table: &QualityTable) -> String {
+    let mut html = String::from("<div class=\"scroll\"><table><thead><tr>");
+    for (column, name) in table.head.iter().enumerate() {
+        let class = if column == 0 { "" } else { " class=\"n\"" };
+        _ = write!(html, "<th{class}>{}</th>", escape(name));
+    }
+    html.push_str("</tr></thead><tbody>");
+    for row in &table.rows {
+        html.push_str("<tr>");
+        for (column, value) in row.iter().enumerate() {
+            match column {
+                0 => _ = write!(html, "<th>{}</th>", escape(value)),
+                _ => _ = write!(html, "<td class=\"n\">{}</td>", escape(value)),
+            }
+        }
+        html.push_str("</tr>");
+    }
+    _ = writeln!(
+        html,
+        "</tbody></table></div>\n<p class=\"note\">{}</p>",
+        escape(&table.note)
+    );
     html
 }
 

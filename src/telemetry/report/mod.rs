@@ -3,6 +3,7 @@
 //! The page is one file that loads nothing: style, drawings and pictures are inside. It reads without scripts,
 //! in light and in dark, and prints.
 
+mod birds_eye;
 mod charts;
 mod gallery;
 mod html;
@@ -14,6 +15,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub use self::birds_eye::{SweepFrame, birds_eye_png};
 use super::{RunSummary, Timeline};
 use crate::outputs::Detections2D;
 
@@ -42,6 +44,28 @@ pub struct ReportFrame {
     pub jpeg: Vec<u8>,
     /// The objects found in it.
     pub detections: Detections2D,
+}
+
+/// What a report tells besides the run in numbers.
+#[derive(Debug, Clone, Default)]
+pub struct ReportPictures {
+    /// Camera frames.
+    pub frames: Vec<ReportFrame>,
+    /// Sweeps from above.
+    pub sweeps: Vec<SweepFrame>,
+    /// How good the results are, where the truth is known.
+    pub quality: Option<QualityTable>,
+}
+
+/// A table of results against the truth.
+#[derive(Debug, Clone, Default)]
+pub struct QualityTable {
+    /// Names of the columns.
+    pub head: Vec<String>,
+    /// A name and the other columns' values a row.
+    pub rows: Vec<Vec<String>>,
+    /// How it was measured.
+    pub note: String,
 }
 
 /// A report that cannot be written.
@@ -101,7 +125,7 @@ pub fn prepare_dir(dir: &Path) -> Result<(), ReportError> {
 pub fn write(
     dir: &Path,
     summary: &RunSummary,
-    frames: &[ReportFrame],
+    pictures: &ReportPictures,
     timeline: &Timeline,
 ) -> Result<(), ReportError> {
     let mut json = serde_json::to_vec_pretty(summary)?;
@@ -113,7 +137,7 @@ pub fn write(
     )?;
     write_file(
         &dir.join(HTML_FILE),
-        html::page(summary, frames, timeline).as_bytes(),
+        html::page(summary, pictures, timeline).as_bytes(),
     )
 }
 

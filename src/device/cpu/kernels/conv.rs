@@ -28,7 +28,10 @@ pub(super) struct Problem {
     pub(super) group_in: usize,
     /// Output channels of one group.
     pub(super) group_out: usize,
+    /// Type of the input; decides how weights are rounded.
     pub(super) dtype: DType,
+    /// Type of output and residual: fp32, or the input's.
+    pub(super) out_dtype: DType,
     pub(super) activation: Activation,
 }
 
@@ -37,14 +40,18 @@ impl Problem {
     pub(super) fn new(desc: &Conv2dDesc) -> Result<Self, DeviceError> {
         let input = Image::new(OP, "input", &desc.input)?;
         let output = Image::new(OP, "output", &desc.output)?;
-        let mut operands = vec![("input", &desc.input), ("output", &desc.output)];
+        let dtype = storage(OP, &[("input", &desc.input)])?;
+        let mut outputs = vec![("output", &desc.output)];
         let mut residual = None;
         if let Some(operand) = &desc.residual {
             residual = Some(Image::new(OP, "residual", operand)?);
             same_shape(OP, ("residual", &operand.view), ("output", &desc.output.view))?;
-            operands.push(("residual", operand));
+            outputs.push(("residual", operand));
         }
-        let dtype = storage(OP, &operands)?;
+        let out_dtype = storage(OP, &outputs)?;
+        if out_dtype != DType::F32 {
+            storage(OP, &[("input", &desc.input), ("output", &desc.output)])?;
+        }
         writes_each_place_once(OP, "output", &desc.output)?;
         ensure(input.n == output.n, OP, || {
             format!("input holds {} images, output {}", input.n, output.n)
@@ -70,6 +77,7 @@ impl Problem {
             window,
             groups,
             dtype,
+            out_dtype,
             activation: desc.activation,
         })
     }

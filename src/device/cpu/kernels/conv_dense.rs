@@ -222,10 +222,10 @@ impl Dense {
         let Problem {
             output,
             residual,
-            dtype,
+            out_dtype,
             ..
         } = &self.problem;
-        let size = dtype.size_bytes() as isize;
+        let size = out_dtype.size_bytes() as isize;
         let mut taps: &[Tap] = &[];
         let mut group = usize::MAX;
         for panel in panels {
@@ -260,7 +260,7 @@ impl Dense {
                     buffers[1].at(panel.offset as isize),
                     areas.sums,
                 );
-                (self.ops.of(*dtype).finish)(&finish);
+                (self.ops.of(*out_dtype).finish)(&finish);
             }
         }
     }

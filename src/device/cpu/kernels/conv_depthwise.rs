@@ -171,10 +171,10 @@ impl Depthwise {
         let Problem {
             output,
             residual,
-            dtype,
+            out_dtype,
             ..
         } = &self.problem;
-        let size = dtype.size_bytes() as isize;
+        let size = out_dtype.size_bytes() as isize;
         let lanes = self.ops.lanes;
         for panel in &self.panels {
             let place = |image: &Image| {
@@ -200,7 +200,7 @@ impl Depthwise {
             unsafe {
                 let weights = buffers[1].at(panel.offset as isize);
                 depthwise(taps, x0, panel.channel, panel.channels, weights, sums);
-                (self.ops.of(*dtype).finish)(&finish);
+                (self.ops.of(*out_dtype).finish)(&finish);
             }
         }
     }

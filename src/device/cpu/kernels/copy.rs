@@ -13,7 +13,7 @@ use crate::device::{DeviceError, Operand};
 use crate::tensor::DType;
 
 /// Copies `count` elements from `src` to `dst`, each with its step in elements.
-type RunFn = unsafe fn(*const u8, isize, *mut u8, isize, usize);
+pub(super) type RunFn = unsafe fn(*const u8, isize, *mut u8, isize, usize);
 
 /// A number that can be read as the intermediate types of a conversion.
 trait Source: Copy {

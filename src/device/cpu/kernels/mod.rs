@@ -11,7 +11,8 @@
 //! - `formula`: activations
 //! - `tile`: the inner loops of convolution and pooling
 //! - `geometry`, `conv`, `conv_dense`, `conv_depthwise`, `pack`: convolution
-//! - `pooling`, `softmax`, `elementwise`, `copy`, `indexed`: the other operations
+//! - `pillars`: the feature net of pillars, made of the convolution's tiles
+//! - `pooling`, `softmax`, `elementwise`, `copy`, `indexed`, `gather_rows`: the other operations
 //! - `nest`: loops over strided views
 
 mod check;
@@ -21,12 +22,14 @@ mod conv_depthwise;
 mod copy;
 mod elementwise;
 mod formula;
+mod gather_rows;
 mod geometry;
 mod indexed;
 mod lanes;
 mod nest;
 mod ops;
 mod pack;
+mod pillars;
 mod pooling;
 #[cfg(target_arch = "x86_64")]
 mod simd_avx2;
@@ -117,5 +120,7 @@ pub fn prepare(op: &OpDesc, isa: Isa) -> Result<Arc<dyn Kernel>, DeviceError> {
             axis,
             indices,
         } => indexed::prepare_gather(src, dst, *axis, indices)?,
+        OpDesc::GatherRows { table, index, dst } => gather_rows::prepare(table, index, dst)?,
+        OpDesc::Pillars(desc) => pillars::prepare(desc, ops)?,
     })
 }

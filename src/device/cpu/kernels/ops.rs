@@ -10,6 +10,7 @@ pub(super) type DepthwiseFn = unsafe fn(&[Tap], usize, usize, usize, *const f32,
 pub(super) type FinishFn = unsafe fn(&Finish);
 pub(super) type PoolFn = unsafe fn(&[*const u8], usize, PoolKind, f32, *mut u8);
 pub(super) type WidenFn = unsafe fn(*const u8, *mut f32, usize);
+pub(super) type MaxRowsFn = unsafe fn(*const f32, usize, usize, usize, *mut f32);
 pub(super) type NarrowFn = unsafe fn(*const f32, *mut u8, usize);
 
 /// Vectors of output channels in a full panel of a dense convolution.
@@ -39,6 +40,8 @@ pub(super) struct Ops {
     pub(super) f32: StorageOps,
     /// Functions for bf16 storage.
     pub(super) bf16: StorageOps,
+    /// See [`super::tile::max_rows`].
+    pub(super) max_rows: MaxRowsFn,
     /// See [`super::formula::activate`].
     pub(super) activate: unsafe fn(Activation, &mut [f32]),
     /// See [`super::formula::combine`].
@@ -129,6 +132,12 @@ macro_rules! instantiate {
             }
 
             $(#[$feature])?
+            unsafe fn max_rows(from: *const f32, step: usize, rows: usize, columns: usize, to: *mut f32) {
+                // SAFETY: the same contract.
+                unsafe { tile::max_rows::<$lanes>(from, step, rows, columns, to) }
+            }
+
+            $(#[$feature])?
             unsafe fn activate(activation: Activation, values: &mut [f32]) {
                 // SAFETY: the same contract.
                 unsafe { formula::activate::<$lanes>(activation, values) }
@@ -150,6 +159,7 @@ macro_rules! instantiate {
                 depthwise: [&[$(depthwise::<$rows, false>),*], &[$(depthwise::<$rows, true>),*]],
                 f32: storage::<f32>(),
                 bf16: storage::<bf16>(),
+                max_rows,
                 activate,
                 combine,
             };

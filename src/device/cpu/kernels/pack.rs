@@ -1,12 +1,12 @@
-//! The form in which convolution weights are stored.
+//! The form in which the weights of convolutions and dense layers are stored.
 
 use half::bf16;
 
 use super::check::{ensure, invalid};
 use super::conv::{OP, Problem};
 use super::ops::PANEL_VECTORS;
-use super::{Isa, ops};
-use crate::device::{DeviceError, WeightDesc};
+use super::{Isa, ops, pillars};
+use crate::device::{Conv2dDesc, DeviceError, WeightDesc};
 use crate::tensor::{DType, HostTensor, TensorSpec};
 
 /// The weights of some neighbouring output channels of one group:
@@ -26,38 +26,55 @@ pub(super) struct Panel {
     pub(super) offset: usize,
 }
 
-/// All panels of a convolution.
+/// All panels of a convolution or of a dense layer.
 #[derive(Debug, Clone)]
 pub(super) struct Panels {
     pub(super) list: Vec<Panel>,
-    /// Rows of each panel: 1 + taps * input channels of the group.
+    /// Rows of each panel: the biases, then one for each tap and input channel of the group.
     rows: usize,
     lanes: usize,
     len: usize,
 }
 
 impl Panels {
-    /// Lays the panels out. Depth-wise convolutions have no panel that spans groups of channels, but one for
-    /// each vector of channels.
+    /// Lays out the panels of a convolution. Depth-wise convolutions have no panel that spans groups of channels,
+    /// but one for each vector of channels.
     pub(super) fn new(problem: &Problem, lanes: usize) -> Result<Self, DeviceError> {
-        let too_large = || invalid(OP, "the weights are larger than the address space");
-        let rows = problem
-            .window
-            .taps()
-            .checked_mul(problem.group_in)
-            .ok_or_else(too_large)?
-            + 1;
-        let depthwise = problem.is_depthwise();
-        let (groups, group_out, vectors) = if depthwise {
-            (1, problem.output.c, 1)
+        let inputs = problem.window.taps().checked_mul(problem.group_in);
+        let inputs = inputs.ok_or_else(|| too_large(OP))?;
+        if problem.is_depthwise() {
+            Self::lay(OP, inputs, (1, problem.output.c, 1), lanes)
         } else {
-            (problem.groups, problem.group_out, PANEL_VECTORS)
-        };
+            Self::lay(
+                OP,
+                inputs,
+                (problem.groups, problem.group_out, PANEL_VECTORS),
+                lanes,
+            )
+        }
+    }
+
+    /// Lays out the panels of a dense layer.
+    pub(super) fn dense(
+        op: &'static str,
+        [inputs, outputs]: [usize; 2],
+        lanes: usize,
+    ) -> Result<Self, DeviceError> {
+        Self::lay(op, inputs, (1, outputs, PANEL_VECTORS), lanes)
+    }
+
+    fn lay(
+        op: &'static str,
+        inputs: usize,
+        (groups, group_out, most_vectors): (usize, usize, usize),
+        lanes: usize,
+    ) -> Result<Self, DeviceError> {
+        let rows = inputs.checked_add(1).ok_or_else(|| too_large(op))?;
         let mut list = Vec::new();
         let mut len = 0_usize;
         for group in 0..groups {
-            for first in (0..group_out).step_by(vectors * lanes) {
-                let channels = (group_out - first).min(vectors * lanes);
+            for first in (0..group_out).step_by(most_vectors * lanes) {
+                let channels = (group_out - first).min(most_vectors * lanes);
                 let vectors = channels.div_ceil(lanes);
                 list.push(Panel {
                     channel: group * group_out + first,
@@ -70,7 +87,7 @@ impl Panels {
                     .checked_mul(vectors * lanes)
                     .and_then(|values| len.checked_add(values))
                     .filter(|&values| values <= isize::MAX as usize / size_of::<f32>())
-                    .ok_or_else(too_large)?;
+                    .ok_or_else(|| too_large(op))?;
             }
         }
         Ok(Self {
@@ -81,10 +98,32 @@ impl Panels {
         })
     }
 
+    /// Number of values of all panels.
+    pub(super) const fn len(&self) -> usize {
+        self.len
+    }
+
     /// Size of the weight buffer in bytes.
     pub(super) const fn bytes(&self) -> usize {
         self.len * size_of::<f32>()
     }
+
+    /// Writes every panel: `value(channel, row)` is what an output channel has in a row.
+    pub(super) fn fill(&self, values: &mut [f32], value: impl Fn(usize, usize) -> f32) {
+        for panel in &self.list {
+            let width = panel.vectors * self.lanes;
+            let values = &mut values[panel.offset..][..self.rows * width];
+            for (row, line) in values.chunks_exact_mut(width).enumerate() {
+                for (lane, place) in line[..panel.channels].iter_mut().enumerate() {
+                    *place = value(panel.channel + lane, row);
+                }
+            }
+        }
+    }
+}
+
+fn too_large(op: &'static str) -> DeviceError {
+    invalid(op, "the weights are larger than the address space")
 }
 
 /// The content of a weight buffer for the kernel that [`super::prepare`] makes of the same description and
@@ -93,10 +132,24 @@ impl Panels {
 /// # Errors
 /// [`DeviceError::InvalidOp`] if the description is refused or the sizes do not fit it.
 pub fn pack_weights(weights: &WeightDesc<'_>, isa: Isa) -> Result<HostTensor, DeviceError> {
-    let WeightDesc::Conv2d { desc, weight, bias } = *weights;
-    let lanes = ops::for_isa(isa)
-        .ok_or_else(|| invalid(OP, format!("this processor has no {isa} instructions")))?
-        .lanes;
+    let lanes = |op| match ops::for_isa(isa) {
+        Some(ops) => Ok(ops.lanes),
+        None => Err(invalid(op, format!("this processor has no {isa} instructions"))),
+    };
+    match *weights {
+        WeightDesc::Conv2d { desc, weight, bias } => pack_conv(desc, weight, bias, lanes(OP)?),
+        WeightDesc::Pillars { desc, first, second } => {
+            pillars::pack(desc, &first, second.as_ref(), lanes(pillars::OP)?)
+        }
+    }
+}
+
+fn pack_conv(
+    desc: &Conv2dDesc,
+    weight: &[f32],
+    bias: Option<&[f32]>,
+    lanes: usize,
+) -> Result<HostTensor, DeviceError> {
     let problem = Problem::new(desc)?;
     let taps = problem.window.taps();
     let fan_in = taps.checked_mul(problem.group_in);
@@ -121,23 +174,11 @@ pub fn pack_weights(weights: &WeightDesc<'_>, isa: Isa) -> Result<HostTensor, De
         _ => value,
     };
     let panels = Panels::new(&problem, lanes)?;
-    let spec = TensorSpec::new(&[panels.len], DType::F32)?;
-    let mut packed = HostTensor::zeros(spec);
-    let values = packed.as_mut_slice::<f32>()?;
+    let mut packed = HostTensor::zeros(TensorSpec::new(&[panels.len], DType::F32)?);
     let cin = problem.group_in;
-    for panel in &panels.list {
-        let width = panel.vectors * panels.lanes;
-        let values = &mut values[panel.offset..][..panels.rows * width];
-        for lane in 0..panel.channels {
-            let channel = panel.channel + lane;
-            values[lane] = bias.map_or(0.0, |b| b[channel]);
-            for tap in 0..taps {
-                for ci in 0..cin {
-                    let row = 1 + tap * cin + ci;
-                    values[row * width + lane] = round(weight[(channel * cin + ci) * taps + tap]);
-                }
-            }
-        }
-    }
+    panels.fill(packed.as_mut_slice()?, |channel, row| match row.checked_sub(1) {
+        None => bias.map_or(0.0, |b| b[channel]),
+        Some(input) => round(weight[(channel * cin + input % cin) * taps + input / cin]),
+    });
     Ok(packed)
 }

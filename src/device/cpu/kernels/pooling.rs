@@ -86,6 +86,7 @@ impl Pooling {
         let divisor = match self.kind {
             PoolKind::AverageIncludingPad => self.window.taps(),
             PoolKind::Max | PoolKind::AverageExcludingPad => count,
+            PoolKind::Sum => 1,
         };
         // SAFETY: the caller's contract.
         unsafe {

@@ -206,7 +206,7 @@ pub(super) unsafe fn pool<V: Lanes, S: Storage>(
     unsafe {
         match kind {
             PoolKind::Max => pool_vectors::<V, S, true>(taps, channels, divisor, out.cast()),
-            PoolKind::AverageIncludingPad | PoolKind::AverageExcludingPad => {
+            PoolKind::AverageIncludingPad | PoolKind::AverageExcludingPad | PoolKind::Sum => {
                 pool_vectors::<V, S, false>(taps, channels, divisor, out.cast());
             }
         }
@@ -253,6 +253,44 @@ unsafe fn pool_vectors<V: Lanes, S: Storage, const MAX: bool>(
                 acc = step(acc, S::load_first(tap.cast::<S>().add(c), n));
             }
             S::store_first(end(acc), out.add(c), n);
+            c += n;
+        }
+    }
+}
+
+/// `to[c] = max(to[c], max over rows of from[row * step + c])`; a NaN among them gives NaN. Four rows are compared
+/// at a time, in the same order on every instruction set.
+///
+/// # Safety
+/// The instruction set is there; `from` is valid for `rows` rows of `columns` values, `to` for `columns` values.
+#[inline(always)]
+pub(super) unsafe fn max_rows<V: Lanes>(
+    from: *const f32,
+    step: usize,
+    rows: usize,
+    columns: usize,
+    to: *mut f32,
+) {
+    const AT_ONCE: usize = 4;
+    let larger = |acc: V, x: V| x.if_nan(x, x.larger(acc));
+    let mut c = 0;
+    // SAFETY: every address lies inside what the caller promises.
+    unsafe {
+        while c < columns {
+            let n = V::N.min(columns - c);
+            let mut acc = [V::load_first(to.add(c), n); AT_ONCE];
+            let mut row = from.add(c);
+            for _ in 0..rows / AT_ONCE {
+                for (i, a) in acc.iter_mut().enumerate() {
+                    *a = larger(*a, V::load_first(row.add(i * step), n));
+                }
+                row = row.add(AT_ONCE * step);
+            }
+            for i in 0..rows % AT_ONCE {
+                acc[0] = larger(acc[0], V::load_first(row.add(i * step), n));
+            }
+            let all = larger(larger(acc[0], acc[1]), larger(acc[2], acc[3]));
+            all.store_first(to.add(c), n);
             c += n;
         }
     }

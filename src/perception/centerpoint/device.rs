@@ -1,0 +1,167 @@
+//! The device half: points and canvas index in, one tensor with all heads out.
+
+use std::sync::Arc;
+
+use super::weights::{CenterPointWeights, POINT_LANES};
+use crate::device::Device;
+use crate::models::centerhead::CenterHead;
+use crate::models::pillars::{FrameShape, PillarFeatureNet};
+use crate::models::second::{Second, SecondFpn};
+use crate::models::{BlockError, gather};
+use crate::ops::{DeviceTensor, OpContext};
+use crate::perception::{DeviceModel, DeviceWeights, ModelTrace};
+use crate::tensor::TensorSpec;
+use crate::trace::{TraceOptions, TraceRunner};
+
+/// Names in the trace.
+const POINTS: &str = "points";
+const INDEX: &str = "canvas_index";
+const HEADS: &str = "heads";
+
+/// A CenterPoint as blocks. One variant for each number of pillars that it computes at most.
+#[derive(Debug, Clone)]
+pub struct CenterPointGraph {
+    name: Arc<str>,
+    blocks: Arc<Blocks>,
+    shape: FrameShape,
+    /// Rows and columns of the canvas.
+    canvas: [usize; 2],
+    /// Most pillars of each variant, ascending; the last is the frame's.
+    buckets: Vec<usize>,
+    output: TensorSpec,
+}
+
+#[derive(Debug)]
+struct Blocks {
+    pfn: PillarFeatureNet,
+    backbone: Second,
+    neck: SecondFpn,
+    head: CenterHead,
+}
+
+impl CenterPointGraph {
+    /// Puts the blocks together. `canvas` is rows and columns of the grid, `buckets` the numbers of pillars that get a
+    /// variant of their own, ascending; `shape.pillars` must be the last of them.
+    ///
+    /// # Errors
+    /// [`BlockError`] for layers that do not follow each other.
+    pub fn new(
+        name: Arc<str>,
+        weights: &CenterPointWeights,
+        shape: FrameShape,
+        canvas: [usize; 2],
+        buckets: Vec<usize>,
+    ) -> Result<Self, BlockError> {
+        let backbone = Second::new(weights.backbone.clone())?;
+        let neck = SecondFpn::new(weights.neck.clone())?;
+        let head = CenterHead::new(weights.shared.clone(), &neck.channels(), &weights.heads, false)?;
+        let [height, width] = canvas;
+        let inputs = weights.pfn.outputs();
+        let maps = backbone.out_shapes([1, inputs, height, width])?;
+        let [n, h, w] = neck.out_size(&maps)?;
+        let output = head.out_spec([n, h, w])?;
+        Ok(Self {
+            name,
+            blocks: Arc::new(Blocks {
+                pfn: PillarFeatureNet::new(weights.pfn.clone()),
+                backbone,
+                neck,
+                head,
+            }),
+            shape,
+            canvas,
+            buckets,
+            output,
+        })
+    }
+
+    /// Rows and columns of the heads.
+    #[must_use]
+    pub fn cells(&self) -> [usize; 2] {
+        [self.output.shape[1], self.output.shape[2]]
+    }
+
+    /// Values of one cell in the output.
+    #[must_use]
+    pub fn columns(&self) -> usize {
+        self.output.shape[3]
+    }
+}
+
+impl DeviceModel for CenterPointGraph {
+    fn build(
+        &self,
+        device: &mut dyn Device,
+        options: TraceOptions,
+    ) -> Result<ModelTrace, Box<dyn std::error::Error + Send + Sync>> {
+        debug_assert_eq!(self.shape.features, POINT_LANES);
+        let (points_spec, index_spec) = (self.shape.features_spec()?, self.shape.index_spec()?);
+        let mut runner = TraceRunner::new(&self.name, options)?;
+        let points = runner.add_input(device, POINTS, points_spec, None)?;
+        let index = runner.add_input(device, INDEX, index_spec, None)?;
+        runner.add_output(device, HEADS, self.output)?;
+        let mut variants = Vec::with_capacity(self.buckets.len());
+        for &pillars in &self.buckets {
+            let (blocks, canvas) = (Arc::clone(&self.blocks), self.canvas);
+            let forward = move |context: &mut crate::trace::TraceContext<'_>| {
+                let mut points = context.input(POINTS)?;
+                points.view = points.view.slice(0, 0, pillars, 1)?;
+                let (index, heads) = (context.input(INDEX)?, context.output(HEADS)?);
+                blocks.forward(context.ops(), &points, &index, canvas, &heads)?;
+                Ok(vec![(HEADS.to_owned(), heads)])
+            };
+            variants.push(runner.add_variant(device, &format!("{pillars}_pillars"), Box::new(forward))?);
+        }
+        let inputs = [(points, points_spec), (index, index_spec)];
+        let weights = Box::new(Arc::clone(&self.blocks));
+        Ok(ModelTrace::new(
+            device,
+            runner,
+            &inputs,
+            self.output,
+            &variants,
+            weights,
+        )?)
+    }
+}
+
+impl Blocks {
+    fn forward(
+        &self,
+        ops: &mut OpContext<'_>,
+        points: &DeviceTensor,
+        index: &DeviceTensor,
+        canvas: [usize; 2],
+        heads: &DeviceTensor,
+    ) -> Result<(), BlockError> {
+        let rows = self.pfn.forward(ops, points)?;
+        let scattered = gather::scatter_rows(ops, &rows, index, canvas);
+        free(ops, &[rows]);
+        let scattered = scattered?;
+        let maps = self.backbone.forward(ops, &scattered);
+        free(ops, &[scattered]);
+        let maps = maps?;
+        let neck = self.neck.forward(ops, &maps);
+        free(ops, &maps);
+        let neck = neck?;
+        let made = self.head.forward_into(ops, &neck.parts, heads);
+        free(ops, &[neck.joined]);
+        made
+    }
+}
+
+/// Returns memory. A tensor that is not there cannot be returned, and that is told by what used it.
+fn free(ops: &mut OpContext<'_>, tensors: &[DeviceTensor]) {
+    for tensor in tensors {
+        let _ = ops.free(tensor);
+    }
+}
+
+impl DeviceWeights for Arc<Blocks> {
+    fn release(&mut self, device: &mut dyn Device) {
+        self.pfn.release(device);
+        self.backbone.release(device);
+        self.neck.release(device);
+        self.head.release(device);
+    }
+}
