@@ -8,11 +8,12 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import torch
 from safetensors.numpy import save_file
 
 from evaluate import evaluate
-from folded import fold
+from folded import fold, load
 from metrics import USABLE_TWIST_MPS, ClassMetrics, shortfalls, table
 from model import BLOCK_STRIDE, BLOCKS, CenterPoint
 from pillars import MAX_POINTS, NUM_FEATURES, RANGE_MAX, RANGE_MIN, VOXEL_M
@@ -67,6 +68,11 @@ def main() -> None:
         sys.exit("Not written: " + "; ".join(short) + ".")
     options.out.parent.mkdir(parents=True, exist_ok=True)
     save_file(weights, options.out, metadata(checkpoint["notes"], metrics))
+    written = load(options.out)
+    differing = [name for name, values in weights.items() if not np.array_equal(values, written[name])]
+    if differing:
+        options.out.unlink()
+        sys.exit(f"Not written: {', '.join(differing)} did not come back from the file as they were measured.")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from safetensors import safe_open
 from torch import nn
 from torch.nn import functional
 
-from model import BLOCK_STRIDE, BLOCKS, FEATURE_SCALES, VELOCITY_SCALE, CenterPoint, named_layers
+from model import BLOCK_STRIDE, BLOCKS, FEATURE_SCALES, VELOCITY_SCALE, CenterPoint, normalised_layers
 from pillars import GRID, Pillars
 from targets import HEADS
 
@@ -19,15 +19,14 @@ Weights = dict[str, np.ndarray]
 def fold(model: CenterPoint) -> Weights:
     """All weights and biases by name, folded in float64 and rounded once: weights to bf16, biases to float32."""
     folded: Weights = {}
-    for name, layer in named_layers(model):
-        linear = layer.linear if hasattr(layer, "linear") else layer.conv
-        weight = _float64(linear.weight)
+    for index, layer in enumerate(model.pfn.layers):
+        scales = np.array(FEATURE_SCALES) if index == 0 else 1.0
+        folded[f"pfn.{index}.weight"] = _float64(layer.weight) * scales
+        folded[f"pfn.{index}.bias"] = _float64(layer.bias)
+    for name, layer in normalised_layers(model):
         gain = _float64(layer.norm.weight) / np.sqrt(_float64(layer.norm.running_var) + layer.norm.eps)
-        outputs_axis = 1 if isinstance(linear, nn.ConvTranspose2d) else 0
-        weight = weight * gain.reshape([-1 if axis == outputs_axis else 1 for axis in range(weight.ndim)])
-        if name == "pfn.0":
-            weight = weight * np.array(FEATURE_SCALES)
-        folded[f"{name}.weight"] = weight
+        by_output = (1, -1, 1, 1) if isinstance(layer.conv, nn.ConvTranspose2d) else (-1, 1, 1, 1)
+        folded[f"{name}.weight"] = _float64(layer.conv.weight) * gain.reshape(by_output)
         folded[f"{name}.bias"] = _float64(layer.norm.bias) - gain * _float64(layer.norm.running_mean)
     for name, head in model.heads.items():
         scale = VELOCITY_SCALE if name == "vel" else 1.0
@@ -36,7 +35,8 @@ def fold(model: CenterPoint) -> Weights:
         folded[f"head.{name}.out.weight"] = _float64(head.out.weight)[:, :, None, None] * scale
         folded[f"head.{name}.out.bias"] = _float64(head.out.bias) * scale
     return {
-        name: values.astype(ml_dtypes.bfloat16 if name.endswith(".weight") else np.float32)
+        # In C order: safetensors writes the bytes of an array as they lie in memory.
+        name: values.astype(ml_dtypes.bfloat16 if name.endswith(".weight") else np.float32, order="C")
         for name, values in folded.items()
     }
 

@@ -118,7 +118,9 @@ def shortfalls(metrics: dict[str, ClassMetrics]) -> list[str]:
     ]
     car = metrics["CAR"]
     if car.heading_median_rad > REQUIRED_HEADING_RAD:
-        short.append(f"the middle heading error of cars is {car.heading_median_rad:.3f} rad, above {REQUIRED_HEADING_RAD}")
+        short.append(
+            f"the middle heading error of cars is {car.heading_median_rad:.3f} rad, above {REQUIRED_HEADING_RAD}"
+        )
     if car.flipped > REQUIRED_FLIPPED:
         short.append(f"{car.flipped:.1%} of the cars are turned round, more than {REQUIRED_FLIPPED:.0%}")
     return short

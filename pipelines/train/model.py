@@ -1,23 +1,20 @@
 """The network that is trained: a small CenterPoint with batch normalisation, and its loss.
 
-Layers carry the names under which `export.py` writes them. Rows of pillar features go in (see `pillars.py`); rows of
-head values come out, one row a cell of the 160 x 160 map.
+Rows of point features go in (see `pillars.py`); rows of head values come out, one row a cell of the 160 x 160 map.
 """
 
 from collections.abc import Iterable
 
-import numba
-import numpy as np
 import torch
 from torch import nn
+from torch.autograd.function import FunctionCtx
 from torch.nn import functional
 
 from batches import PillarBatch, TargetBatch
-from pillars import GRID, NUM_FEATURES
+from encoder import OUT, PillarEncoder
+from pillars import GRID
 from targets import HEADS, IGNORED, MAP
 
-PFN_HIDDEN = 16
-PFN_OUT = 32
 BLOCKS = ((32, 2), (48, 3), (64, 3))
 BLOCK_STRIDE = 2
 NECK_CHANNELS = 32
@@ -28,65 +25,23 @@ FEATURE_SCALES = (1 / 32, 1 / 32, 1 / 2, 16.0, 4.0, 4.0, 2.0, 4.0, 4.0)
 # The network speaks of speeds in units of 8 m/s; likewise folded.
 VELOCITY_SCALE = 8.0
 
-LOSS_WEIGHTS = {"reg": 1.0, "height": 0.5, "dim": 0.5, "rot": 1.0, "vel": 1.0}
-
-
-class _SlotMax(torch.autograd.Function):
-    """Largest value of each column over a pillar's own points. Unused slots do not exist here."""
-
-    @staticmethod
-    def forward(ctx, rows: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
-        largest, where = _slot_max(rows.detach().numpy(), starts.numpy())
-        ctx.where, ctx.num_rows = torch.from_numpy(where), len(rows)
-        return torch.from_numpy(largest)
-
-    @staticmethod
-    def backward(ctx, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        spread = torch.zeros(ctx.num_rows, gradient.shape[1])
-        return spread.scatter_(0, ctx.where, gradient), None
-
-
-@numba.njit(cache=True)
-def _slot_max(rows, starts):
-    largest = np.empty((len(starts) - 1, rows.shape[1]), np.float32)
-    where = np.empty(largest.shape, np.int64)
-    for pillar in range(len(largest)):
-        largest[pillar] = rows[starts[pillar]]
-        where[pillar] = starts[pillar]
-        for row in range(starts[pillar] + 1, starts[pillar + 1]):
-            for column in range(rows.shape[1]):
-                if rows[row, column] > largest[pillar, column]:
-                    largest[pillar, column] = rows[row, column]
-                    where[pillar, column] = row
-    return largest, where
+LOSS_WEIGHTS = {"reg": 1.5, "height": 0.5, "dim": 0.5, "rot": 1.5, "vel": 3.0}
 
 
 class _Scatter(torch.autograd.Function):
     """Pillar rows onto an empty canvas of bf16 rows."""
 
     @staticmethod
-    def forward(ctx, pillars: torch.Tensor, cells: torch.Tensor, num_cells: int) -> torch.Tensor:
+    def forward(ctx: FunctionCtx, pillars: torch.Tensor, cells: torch.Tensor, num_cells: int) -> torch.Tensor:
         ctx.save_for_backward(cells)
         canvas = torch.zeros(num_cells, pillars.shape[1], dtype=torch.bfloat16)
         canvas[cells] = pillars.bfloat16()
         return canvas
 
     @staticmethod
-    def backward(ctx, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+    def backward(ctx: FunctionCtx, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         (cells,) = ctx.saved_tensors
         return gradient[cells].float(), None, None
-
-
-class PillarLayer(nn.Module):
-    """Linear layer without bias, batch normalisation over all points, ReLU."""
-
-    def __init__(self, inputs: int, outputs: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(inputs, outputs, bias=False)
-        self.norm = nn.BatchNorm1d(outputs, eps=1e-3)
-
-    def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        return functional.relu(self.norm(self.linear(rows)))
 
 
 class ConvLayer(nn.Module):
@@ -119,8 +74,8 @@ class CenterPoint(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("scales", torch.tensor(FEATURE_SCALES), persistent=False)
-        self.pfn = nn.ModuleList([PillarLayer(NUM_FEATURES, PFN_HIDDEN), PillarLayer(2 * PFN_HIDDEN, PFN_OUT)])
-        blocks, neck, inputs = [], [], PFN_OUT
+        self.pfn = PillarEncoder()
+        blocks, neck, inputs = [], [], OUT
         for index, (channels, layers) in enumerate(BLOCKS):
             widths = [inputs] + [channels] * layers
             strides = [BLOCK_STRIDE] + [1] * (layers - 1)
@@ -140,12 +95,9 @@ class CenterPoint(nn.Module):
     def forward(self, batch: PillarBatch, cells: torch.Tensor) -> dict[str, torch.Tensor]:
         """The heat of every cell, and what the other heads say at `cells`."""
         # Deployed, features are bf16 values.
-        rows = self.pfn[0](batch.features.bfloat16().float() * self.scales)
-        points_of = batch.starts.diff()
-        largest = torch.repeat_interleave(_SlotMax.apply(rows, batch.starts), points_of, dim=0)
-        rows = self.pfn[1](torch.cat([rows, largest], dim=1))
-        canvas = _Scatter.apply(_SlotMax.apply(rows, batch.starts), batch.cells, batch.scenes * GRID * GRID)
-        maps = canvas.view(batch.scenes, GRID, GRID, PFN_OUT).permute(0, 3, 1, 2)
+        pillars = self.pfn(batch.features.bfloat16().float() * self.scales, batch.starts)
+        canvas = _Scatter.apply(pillars, batch.cells, batch.scenes * GRID * GRID)
+        maps = canvas.view(batch.scenes, GRID, GRID, OUT).permute(0, 3, 1, 2)
         with torch.autocast("cpu", torch.bfloat16):
             levels = []
             for block, deblock in zip(self.backbone, self.neck):
@@ -191,10 +143,8 @@ def _focal_loss(logits: torch.Tensor, heat: torch.Tensor) -> torch.Tensor:
     return -(found + clutter) / middles.sum().clamp(min=1)
 
 
-def named_layers(model: CenterPoint) -> Iterable[tuple[str, PillarLayer | ConvLayer]]:
+def normalised_layers(model: CenterPoint) -> Iterable[tuple[str, ConvLayer]]:
     """The layers with batch normalisation under the names they are written with."""
-    for index, layer in enumerate(model.pfn):
-        yield f"pfn.{index}", layer
     for block, layers in enumerate(model.backbone):
         for index, layer in enumerate(layers):
             yield f"backbone.{block}.{index}", layer

@@ -65,7 +65,7 @@ class SceneFolder:
             )
             self._scenes += [(len(self._shards) - 1, index) for index in range(len(point_offsets) - 1)]
         if not self._scenes:
-            raise FileNotFoundError(f"no shard_*.points.npy in {folder}: write scenes there with `sensorium sim scenes`")
+            raise FileNotFoundError(f"no shard_*.points.npy in {folder}: write some with `sensorium sim scenes`")
 
     def __len__(self) -> int:
         return len(self._scenes)
@@ -80,7 +80,7 @@ class SceneFolder:
 
 
 def augmented(scene: Scene, rng: np.random.Generator) -> Scene:
-    """The scene turned about the vertical by up to 45 degrees, half the time by 180 more, and half the time mirrored."""
+    """The scene turned by up to 45 degrees, half the time by 180 more, and half the time mirrored."""
     angle = rng.uniform(-np.pi / 4, np.pi / 4) + np.pi * rng.integers(2)
     mirror = -1.0 if rng.integers(2) else 1.0
     points, boxes = scene.points.copy(), scene.boxes.copy()

@@ -23,7 +23,7 @@ IGNORED = -1.0
 class Targets:
     """heat: float32 (160 * 160, classes), 1 where an object's middle is, falling off around it, `IGNORED` where an
         object is that too few points fell on.
-    cells, values, weights: what the other heads should say at the middles and their neighbours: cell iy * 160 + ix,
+    cells, values, weights: what the other heads should say at the middles and around them: cell iy * 160 + ix,
         float32 (K, 10) reg x, y; height; log of width, length, height; sine and cosine of yaw_net; vx, vy in m/s, and
         how much the cell counts.
     has_heading: float32 (K), 0 for pedestrians, whose heading no point tells.
@@ -80,7 +80,7 @@ def _heat_radius(length: np.ndarray, width: np.ndarray) -> np.ndarray:
 
 @numba.njit(cache=True, nogil=True)
 def _draw(middles, labels, radii, counted, heat):
-    """Draws the heat; says which object speaks for which cell, and how much: a half for each step from its middle."""
+    """Draws the heat; says which object speaks for which cell: the nearest one, as much as its heat there."""
     nearest = np.full(MAP * MAP, np.inf)
     owner = np.full(MAP * MAP, -1, np.int64)
     weight = np.zeros(MAP * MAP, np.float32)
@@ -95,13 +95,11 @@ def _draw(middles, labels, radii, counted, heat):
                 if not counted[index]:
                     heat[iy, ix, labels[index]] = IGNORED
                     continue
-                away_x, away_y = abs(ix - middle_x), abs(iy - middle_y)
-                heat[iy, ix, labels[index]] = max(drawn, np.exp(-(away_x**2 + away_y**2) / spread))
+                value = np.exp(-((ix - middle_x) ** 2 + (iy - middle_y) ** 2) / spread)
+                heat[iy, ix, labels[index]] = max(drawn, value)
                 distance = (x - ix - 0.5) ** 2 + (y - iy - 0.5) ** 2
                 cell = iy * MAP + ix
-                if away_x <= 1 and away_y <= 1 and distance < nearest[cell]:
-                    nearest[cell] = distance
-                    owner[cell] = index
-                    weight[cell] = 0.5 ** (away_x + away_y)
+                if distance < nearest[cell]:
+                    nearest[cell], owner[cell], weight[cell] = distance, index, value
     cells = np.flatnonzero(owner >= 0)
     return cells, weight[cells], owner[cells]

@@ -1,6 +1,6 @@
 """Trains the network on simulated scenes and writes a checkpoint.
 
-    python train.py --scenes scenes --out centerpoint_sim.pt [--steps 3500] [--seed 1]
+    python train.py --scenes scenes --out centerpoint_sim.pt [--steps 3000] [--seed 1]
 
 The same scenes, seed, steps, thread count and kind of processor give the same weights.
 """
@@ -54,7 +54,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scenes", type=Path, required=True, help="folder of `sensorium sim scenes`")
     parser.add_argument("--out", type=Path, required=True, help="the checkpoint to write")
-    parser.add_argument("--steps", type=int, default=3500)
+    parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     options = parser.parse_args()

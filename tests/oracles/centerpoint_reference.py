@@ -51,7 +51,7 @@ def conv3x3(maps: np.ndarray, weight: np.ndarray, bias: np.ndarray, stride: int)
 
 
 def transposed(maps: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    """Transposed convolution whose kernel equals its stride: each cell becomes a patch. weight (inputs, outputs, k, k)."""
+    """Transposed convolution with kernel and stride k: cells become patches. weight (inputs, outputs, k, k)."""
     inputs, outputs, k, _ = weight.shape
     patches = maps @ weight.transpose(0, 2, 3, 1).reshape(inputs, -1)
     height, width = maps.shape[:2]
