@@ -6,6 +6,7 @@
 
 mod bag;
 mod check;
+mod cloud;
 mod device;
 mod dtype;
 mod graph;
@@ -41,6 +42,7 @@ enum Command {
     Run(run::Args),
     Bag(bag::Args),
     Check(check::Args),
+    Cloud(cloud::Args),
     Device(Box<device::Args>),
     Dtype(dtype::Args),
     Graph(graph::Args),
@@ -54,6 +56,7 @@ impl Command {
             Self::Run(args) => run::run(args),
             Self::Bag(args) => bag::run(args),
             Self::Check(args) => check::run(args),
+            Self::Cloud(args) => cloud::run(args),
             Self::Device(args) => device::run(*args),
             Self::Dtype(args) => dtype::run(args),
             Self::Graph(args) => graph::run(args),

@@ -4,9 +4,12 @@
 
 pub mod bag;
 pub mod cdr;
+pub mod cloud;
+pub mod cloud_file;
 pub mod foxglove;
 pub mod messages;
 pub mod recorder;
 pub mod scene_update;
 pub mod sim;
+pub mod tf;
 pub mod zenoh;

@@ -5,6 +5,19 @@ use smallvec::SmallVec;
 use super::HeaderMsg;
 use crate::io::cdr::{CdrError, CdrReader, CdrWriter};
 
+/// Numbers of `sensor_msgs/PointField.datatype`.
+#[expect(missing_docs, reason = "the names say it")]
+pub mod field_type {
+    pub const INT8: u8 = 1;
+    pub const UINT8: u8 = 2;
+    pub const INT16: u8 = 3;
+    pub const UINT16: u8 = 4;
+    pub const INT32: u8 = 5;
+    pub const UINT32: u8 = 6;
+    pub const FLOAT32: u8 = 7;
+    pub const FLOAT64: u8 = 8;
+}
+
 /// `sensor_msgs/PointField`: where one property of a point is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PointFieldMsg<'a> {
@@ -12,7 +25,7 @@ pub struct PointFieldMsg<'a> {
     pub name: &'a str,
     /// Bytes from the start of a point.
     pub offset: u32,
-    /// Element type, 1 to 8: int8, uint8, int16, uint16, int32, uint32, float32, float64.
+    /// Element type, one of [`field_type`].
     pub datatype: u8,
     /// Elements of that type; some publishers write 0 for 1.
     pub count: u32,

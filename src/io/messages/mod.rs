@@ -15,7 +15,7 @@ mod odometry;
 mod tf;
 
 pub use clock::ClockMsg;
-pub use cloud::{PointCloud2Msg, PointFieldMsg, PointFields};
+pub use cloud::{PointCloud2Msg, PointFieldMsg, PointFields, field_type};
 pub use definitions::definition;
 pub use geometry::{
     PoseMsg, PoseWithCovarianceMsg, QuaternionMsg, TransformMsg, TwistMsg, TwistWithCovarianceMsg, Vector3Msg,
