@@ -13,9 +13,11 @@ mod graph;
 mod logging;
 mod model;
 mod pipeline_args;
+mod recording;
 mod report;
 mod run;
 mod schema;
+mod sim;
 
 use std::process::ExitCode;
 
@@ -48,6 +50,7 @@ enum Command {
     Graph(graph::Args),
     Model(model::Args),
     Schema(schema::Args),
+    Sim(Box<sim::Args>),
 }
 
 impl Command {
@@ -62,6 +65,7 @@ impl Command {
             Self::Graph(args) => graph::run(args),
             Self::Model(args) => model::run(args),
             Self::Schema(args) => schema::run(args),
+            Self::Sim(args) => sim::run(*args),
         }
     }
 }

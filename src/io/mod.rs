@@ -6,6 +6,7 @@ pub mod bag;
 pub mod cdr;
 pub mod cloud;
 pub mod cloud_file;
+pub mod drive_bag;
 pub mod foxglove;
 pub mod messages;
 pub mod recorder;

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use indicatif::{ProgressBar, ProgressStyle};
 use miette::{IntoDiagnostic, WrapErr, miette};
 
+use crate::cli::recording::write_recording;
 use crate::cli::report;
 use crate::image::decode_image;
 use crate::io::messages::{
@@ -60,38 +61,14 @@ fn positive(text: &str) -> Result<f64, String> {
 /// # Errors
 /// An output that cannot be written (told before any picture is read), no pictures, or a bad one.
 pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
-    if args.out.extension().is_none_or(|suffix| suffix != "mcap") {
-        return Err(miette!(
-            help = "give the file's whole name, such as --out photos.mcap",
-            "{} is no .mcap file",
-            args.out.display()
-        ));
-    }
-    // A file that is not complete never has the name that was asked for.
-    let mut unfinished = args.out.clone().into_os_string();
-    unfinished.push(".part");
-    let unfinished = PathBuf::from(unfinished);
-    if let Some(folder) = args.out.parent() {
-        std::fs::create_dir_all(folder)
-            .into_diagnostic()
-            .wrap_err_with(|| format!("cannot make the folder {}", folder.display()))?;
-    }
     // Pictures in JPEG or PNG do not shrink any more.
     let compression = if args.compressed {
         RecordCompression::None
     } else {
         RecordCompression::Zstd
     };
-    let recorder = McapRecorder::create(&unfinished, compression).into_diagnostic()?;
-    let written = write_all(args, recorder).and_then(|counts| {
-        std::fs::rename(&unfinished, &args.out)
-            .into_diagnostic()
-            .wrap_err_with(|| format!("cannot write {}", args.out.display()))?;
-        Ok(counts)
-    });
-    let (images, skipped) = written.inspect_err(|_| {
-        // The first error is the one worth telling.
-        let _ = std::fs::remove_file(&unfinished);
+    let (images, skipped) = write_recording(&args.out, |path| {
+        write_all(args, McapRecorder::create(path, compression).into_diagnostic()?)
     })?;
     let skipped = match skipped {
         0 => String::new(),

@@ -1,0 +1,211 @@
+//! A simulated drive as a recording: clouds, transforms, odometry and the truth.
+
+use std::path::Path;
+
+use thiserror::Error;
+
+use super::cdr::CdrError;
+use super::cloud::{CloudError, encode_cloud};
+use super::messages::{
+    CLOCK_TYPE, ClockMsg, DETECTED_OBJECTS_TYPE, DetectedObjectsMsg, HeaderMsg, ODOMETRY_TYPE, OdometryMsg,
+    POINT_CLOUD_TYPE, PoseMsg, PoseWithCovarianceMsg, QuaternionMsg, TF_TYPE, TfMsg, TransformMsg,
+    TransformStampedMsg, TwistMsg, TwistWithCovarianceMsg, Vector3Msg, definition,
+};
+use super::recorder::{McapRecorder, RecordChannel, RecordCompression, RecordError};
+use super::scene_update::{SCENE_UPDATE, SceneBox, scene_update, scene_update_schema};
+use super::sim::{DriveFrame, Pose};
+
+/// Topic of the clouds (`sensor_msgs/PointCloud2`), where Autoware expects them.
+pub const POINTS_TOPIC: &str = "/sensing/lidar/concatenated/pointcloud";
+/// Topic of the ego car's pose and speed (`nav_msgs/Odometry`), where Autoware has it.
+pub const ODOMETRY_TOPIC: &str = "/localization/kinematic_state";
+/// Topic of the true objects (`autoware_perception_msgs/DetectedObjects`).
+pub const TRUTH_TOPIC: &str = "/ground_truth/objects";
+/// Topic of the true objects as boxes for Foxglove.
+pub const TRUTH_SCENE_TOPIC: &str = "/ground_truth/scene";
+/// Frame of the ground, which does not move.
+pub const MAP_FRAME: &str = "map";
+/// Frame of the ego car.
+pub const BASE_FRAME: &str = "base_link";
+/// Frame of the clouds and of the true objects.
+pub const LIDAR_FRAME: &str = "velodyne_top";
+
+/// Why a drive cannot be recorded.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum DriveBagError {
+    /// The file cannot be written.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// A cloud does not fit its message.
+    #[error("frame at {stamp_ns} ns: {source}")]
+    Cloud {
+        /// The frame.
+        stamp_ns: u64,
+        /// Why.
+        source: CloudError,
+    },
+    /// A message is too long.
+    #[error(transparent)]
+    Cdr(#[from] CdrError),
+    /// The boxes for Foxglove cannot be written.
+    #[error("the scene for Foxglove cannot be written: {0}")]
+    Scene(#[from] serde_json::Error),
+    /// ROS 2 has no such time.
+    #[error(
+        "{stamp_ns} ns since 1970 is beyond January 2038, the last time of ROS 2; start the drive earlier"
+    )]
+    Stamp {
+        /// The stamp.
+        stamp_ns: u64,
+    },
+}
+
+/// Writes the frames of a drive to an MCAP file that `ros2 bag` and Foxglove read.
+///
+/// A cloud and its truth are stamped with the start of the turn and logged at its end; the pose is logged at its stamp.
+#[derive(Debug)]
+pub struct DriveBag {
+    recorder: McapRecorder,
+    channels: Channels,
+    mounted: bool,
+}
+
+#[derive(Debug)]
+struct Channels {
+    points: RecordChannel,
+    tf: RecordChannel,
+    tf_static: RecordChannel,
+    odometry: RecordChannel,
+    clock: RecordChannel,
+    truth: RecordChannel,
+    scene: RecordChannel,
+}
+
+impl DriveBag {
+    /// Creates the file, replacing one of that name.
+    ///
+    /// # Errors
+    /// [`DriveBagError::Record`].
+    pub fn create(path: &Path, compression: RecordCompression) -> Result<Self, DriveBagError> {
+        let mut recorder = McapRecorder::create(path, compression)?;
+        let mut ros = |topic: &str, type_name: &str| {
+            let text = definition(type_name).unwrap_or_default();
+            recorder.add_ros_channel(topic, type_name, &text)
+        };
+        let channels = Channels {
+            points: ros(POINTS_TOPIC, POINT_CLOUD_TYPE)?,
+            tf: ros("/tf", TF_TYPE)?,
+            tf_static: ros("/tf_static", TF_TYPE)?,
+            odometry: ros(ODOMETRY_TOPIC, ODOMETRY_TYPE)?,
+            clock: ros("/clock", CLOCK_TYPE)?,
+            truth: ros(TRUTH_TOPIC, DETECTED_OBJECTS_TYPE)?,
+            scene: recorder.add_json_channel(TRUTH_SCENE_TOPIC, SCENE_UPDATE, &scene_update_schema())?,
+        };
+        Ok(Self {
+            recorder,
+            channels,
+            mounted: false,
+        })
+    }
+
+    /// Writes one frame; frames come in the order of their stamps.
+    ///
+    /// # Errors
+    /// Any [`DriveBagError`].
+    pub fn write(&mut self, frame: &DriveFrame) -> Result<(), DriveBagError> {
+        let (stamp_ns, end_ns) = (frame.stamp_ns, frame.end_ns);
+        let header = |frame_id: &'static str| {
+            let signed = i64::try_from(stamp_ns).ok();
+            let header = signed.and_then(|ns| HeaderMsg::new(ns, frame_id));
+            header.ok_or(DriveBagError::Stamp { stamp_ns })
+        };
+        let channels = &self.channels;
+        let recorder = &mut self.recorder;
+        let clock = i64::try_from(stamp_ns).ok().and_then(ClockMsg::new);
+        let clock = clock.ok_or(DriveBagError::Stamp { stamp_ns })?;
+        recorder.write(channels.clock, stamp_ns, stamp_ns, &clock.encode())?;
+        if !self.mounted {
+            let mount = tf(header(BASE_FRAME)?, LIDAR_FRAME, &frame.base_from_lidar);
+            recorder.write(channels.tf_static, stamp_ns, stamp_ns, &mount.encode()?)?;
+            self.mounted = true;
+        }
+        let place = tf(header(MAP_FRAME)?, BASE_FRAME, &frame.world_from_base);
+        recorder.write(channels.tf, stamp_ns, stamp_ns, &place.encode()?)?;
+        let odometry = odometry(header(MAP_FRAME)?, frame);
+        recorder.write(channels.odometry, stamp_ns, stamp_ns, &odometry.encode()?)?;
+
+        let cloud = encode_cloud(&frame.cloud, header(LIDAR_FRAME)?)
+            .map_err(|source| DriveBagError::Cloud { stamp_ns, source })?;
+        recorder.write(channels.points, end_ns, end_ns, &cloud)?;
+        let objects = DetectedObjectsMsg {
+            header: header(LIDAR_FRAME)?,
+            objects: frame.truth.iter().map(|truth| (&truth.object).into()).collect(),
+        };
+        recorder.write(channels.truth, end_ns, end_ns, &objects.encode()?)?;
+        let boxes: Vec<SceneBox<'_>> = frame
+            .truth
+            .iter()
+            .map(|truth| SceneBox {
+                id: truth.id,
+                object: &truth.object,
+                text: format!("{:?} {}", truth.object.label, truth.id),
+            })
+            .collect();
+        let scene = scene_update(&boxes, LIDAR_FRAME, stamp_ns)?;
+        recorder.write(channels.scene, end_ns, end_ns, &scene)?;
+        Ok(())
+    }
+
+    /// Writes the index and closes the file.
+    ///
+    /// # Errors
+    /// [`DriveBagError::Record`].
+    pub fn finish(self) -> Result<(), DriveBagError> {
+        Ok(self.recorder.finish()?)
+    }
+}
+
+fn vector([x, y, z]: [f64; 3]) -> Vector3Msg {
+    Vector3Msg { x, y, z }
+}
+
+fn upright(yaw_rad: f64) -> QuaternionMsg {
+    let (z, w) = (yaw_rad / 2.0).sin_cos();
+    QuaternionMsg { x: 0.0, y: 0.0, z, w }
+}
+
+fn tf<'a>(header: HeaderMsg<'a>, child_frame_id: &'a str, pose: &Pose) -> TfMsg<'a> {
+    TfMsg {
+        transforms: vec![TransformStampedMsg {
+            header,
+            child_frame_id,
+            transform: TransformMsg {
+                translation: vector([pose.x_m, pose.y_m, pose.z_m]),
+                rotation: upright(pose.yaw_rad),
+            },
+        }],
+    }
+}
+
+fn odometry<'a>(header: HeaderMsg<'a>, frame: &DriveFrame) -> OdometryMsg<'a> {
+    let pose = &frame.world_from_base;
+    OdometryMsg {
+        header,
+        child_frame_id: BASE_FRAME,
+        pose: PoseWithCovarianceMsg {
+            pose: PoseMsg {
+                position: vector([pose.x_m, pose.y_m, pose.z_m]),
+                orientation: upright(pose.yaw_rad),
+            },
+            ..PoseWithCovarianceMsg::default()
+        },
+        twist: TwistWithCovarianceMsg {
+            twist: TwistMsg {
+                linear: vector([frame.ego_speed_mps, 0.0, 0.0]),
+                angular: vector([0.0, 0.0, frame.ego_turn_radps]),
+            },
+            ..TwistWithCovarianceMsg::default()
+        },
+    }
+}
