@@ -1,4 +1,8 @@
 //! A simulated drive as a recording: clouds, transforms, odometry and the truth.
+//!
+//! Every topic is a ROS 2 message in CDR, for some readers (`rosbags` among them) open no file that holds anything else. No
+//! topic names a QoS profile, whose spelling differs from one ROS 2 release to the next: `ros2 bag play` needs
+//! `--qos-profile-overrides-path` with a durability of `transient_local` for `/tf_static`.
 
 use std::path::Path;
 
@@ -7,12 +11,12 @@ use thiserror::Error;
 use super::cdr::CdrError;
 use super::cloud::{CloudError, encode_cloud};
 use super::messages::{
-    CLOCK_TYPE, ClockMsg, DETECTED_OBJECTS_TYPE, DetectedObjectsMsg, HeaderMsg, ODOMETRY_TYPE, OdometryMsg,
-    POINT_CLOUD_TYPE, PoseMsg, PoseWithCovarianceMsg, QuaternionMsg, TF_TYPE, TfMsg, TransformMsg,
-    TransformStampedMsg, TwistMsg, TwistWithCovarianceMsg, Vector3Msg, definition,
+    CLOCK_TYPE, ClockMsg, DETECTED_OBJECTS_TYPE, DetectedObjectsMsg, HeaderMsg, MARKER_ARRAY_TYPE,
+    MarkerArrayMsg, ODOMETRY_TYPE, OdometryMsg, POINT_CLOUD_TYPE, PoseMsg, PoseWithCovarianceMsg,
+    QuaternionMsg, TF_TYPE, TfMsg, TransformMsg, TransformStampedMsg, TwistMsg, TwistWithCovarianceMsg,
+    Vector3Msg, definition,
 };
 use super::recorder::{McapRecorder, RecordChannel, RecordCompression, RecordError};
-use super::scene_update::{SCENE_UPDATE, SceneBox, scene_update, scene_update_schema};
 use super::sim::{DriveFrame, Pose};
 
 /// Topic of the clouds (`sensor_msgs/PointCloud2`), where Autoware expects them.
@@ -21,8 +25,8 @@ pub const POINTS_TOPIC: &str = "/sensing/lidar/concatenated/pointcloud";
 pub const ODOMETRY_TOPIC: &str = "/localization/kinematic_state";
 /// Topic of the true objects (`autoware_perception_msgs/DetectedObjects`).
 pub const TRUTH_TOPIC: &str = "/ground_truth/objects";
-/// Topic of the true objects as boxes for Foxglove.
-pub const TRUTH_SCENE_TOPIC: &str = "/ground_truth/scene";
+/// Topic of the true objects as boxes that Foxglove and RViz draw (`visualization_msgs/MarkerArray`).
+pub const TRUTH_MARKERS_TOPIC: &str = "/ground_truth/markers";
 /// Frame of the ground, which does not move.
 pub const MAP_FRAME: &str = "map";
 /// Frame of the ego car.
@@ -48,9 +52,6 @@ pub enum DriveBagError {
     /// A message is too long.
     #[error(transparent)]
     Cdr(#[from] CdrError),
-    /// The boxes for Foxglove cannot be written.
-    #[error("the scene for Foxglove cannot be written: {0}")]
-    Scene(#[from] serde_json::Error),
     /// ROS 2 has no such time.
     #[error(
         "{stamp_ns} ns since 1970 is beyond January 2038, the last time of ROS 2; start the drive earlier"
@@ -79,7 +80,7 @@ struct Channels {
     odometry: RecordChannel,
     clock: RecordChannel,
     truth: RecordChannel,
-    scene: RecordChannel,
+    markers: RecordChannel,
 }
 
 impl DriveBag {
@@ -100,7 +101,7 @@ impl DriveBag {
             odometry: ros(ODOMETRY_TOPIC, ODOMETRY_TYPE)?,
             clock: ros("/clock", CLOCK_TYPE)?,
             truth: ros(TRUTH_TOPIC, DETECTED_OBJECTS_TYPE)?,
-            scene: recorder.add_json_channel(TRUTH_SCENE_TOPIC, SCENE_UPDATE, &scene_update_schema())?,
+            markers: ros(TRUTH_MARKERS_TOPIC, MARKER_ARRAY_TYPE)?,
         };
         Ok(Self {
             recorder,
@@ -143,17 +144,12 @@ impl DriveBag {
             objects: frame.truth.iter().map(|truth| (&truth.object).into()).collect(),
         };
         recorder.write(channels.truth, end_ns, end_ns, &objects.encode()?)?;
-        let boxes: Vec<SceneBox<'_>> = frame
-            .truth
-            .iter()
-            .map(|truth| SceneBox {
-                id: truth.id,
-                object: &truth.object,
-                text: format!("{:?} {}", truth.object.label, truth.id),
-            })
-            .collect();
-        let scene = scene_update(&boxes, LIDAR_FRAME, stamp_ns)?;
-        recorder.write(channels.scene, end_ns, end_ns, &scene)?;
+        let named = frame.truth.iter().map(|truth| {
+            let text = format!("{:?} {}", truth.object.label, truth.id);
+            (truth.id, &truth.object, text)
+        });
+        let markers = MarkerArrayMsg::of_objects(header(LIDAR_FRAME)?, named);
+        recorder.write(channels.markers, end_ns, end_ns, &markers.encode()?)?;
         Ok(())
     }
 
