@@ -11,11 +11,10 @@ use sensorium::io::bag::Bag;
 use sensorium::io::cloud::{ReadOptions, read_cloud};
 use sensorium::io::drive_bag::{
     BASE_FRAME, DriveBag, DriveBagError, LIDAR_FRAME, MAP_FRAME, ODOMETRY_TOPIC, POINTS_TOPIC,
-    TRUTH_SCENE_TOPIC, TRUTH_TOPIC,
+    TRUTH_MARKERS_TOPIC, TRUTH_TOPIC,
 };
 use sensorium::io::messages::{DetectedObjectMsg, DetectedObjectsMsg, OdometryMsg, PointCloud2Msg, TfMsg};
 use sensorium::io::recorder::RecordCompression;
-use sensorium::io::scene_update::SCENE_UPDATE;
 use sensorium::io::sim::{Drive, DriveConfig, DriveFrame, LidarConfig};
 use sensorium::lidar::PointCloud;
 use serde_json::{Value, json};
@@ -120,6 +119,21 @@ fn numbers(value: &Value) -> Vec<f64> {
         .collect()
 }
 
+/// Equal but for the last digit, which reading numbers as text may cost.
+fn assert_close(value: &Value, expected: &[f64]) {
+    let values = match value {
+        Value::Array(_) => numbers(value),
+        one => vec![one.as_f64().unwrap()],
+    };
+    assert_eq!(values.len(), expected.len());
+    for (value, expected) in values.iter().zip(expected) {
+        assert!(
+            (value - expected).abs() <= 1e-15 * expected.abs().max(1e-3),
+            "{value} {expected}"
+        );
+    }
+}
+
 fn upright(yaw_rad: f64) -> Vec<f64> {
     vec![0.0, 0.0, (yaw_rad / 2.0).sin(), (yaw_rad / 2.0).cos()]
 }
@@ -148,7 +162,7 @@ fn rosbags_and_mcap_read_what_was_driven() {
     let expected = [
         ("/clock", 5),
         (TRUTH_TOPIC, 5),
-        (TRUTH_SCENE_TOPIC, 5),
+        (TRUTH_MARKERS_TOPIC, 5),
         (ODOMETRY_TOPIC, 5),
         (POINTS_TOPIC, 5),
         ("/tf", 5),
@@ -193,33 +207,49 @@ fn rosbags_and_mcap_read_what_was_driven() {
             (&place["parent"], &place["child"]),
             (&json!(MAP_FRAME), &json!(BASE_FRAME))
         );
-        assert_eq!(numbers(&place["translation"]), [base.x_m, base.y_m, 0.0]);
-        assert_eq!(numbers(&place["rotation"]), upright(base.yaw_rad));
+        assert_close(&place["translation"], &[base.x_m, base.y_m, 0.0]);
+        assert_close(&place["rotation"], &upright(base.yaw_rad));
         let moved = &topics[ODOMETRY_TOPIC][at];
-        assert_eq!(moved["speed"], frame.ego_speed_mps);
-        assert_eq!(numbers(&moved["position"]), [base.x_m, base.y_m, 0.0]);
+        assert_close(&moved["speed"], &[frame.ego_speed_mps]);
+        assert_close(&moved["position"], &[base.x_m, base.y_m, 0.0]);
         assert_eq!(topics["/clock"][at]["stamp"], frame.stamp_ns);
 
         let objects = topics[TRUTH_TOPIC][at]["objects"].as_array().unwrap();
-        let scene = &topics[TRUTH_SCENE_TOPIC][at];
-        assert_eq!(scene["type"], SCENE_UPDATE);
-        let entities = scene["json"]["entities"].as_array().unwrap();
+        let markers = topics[TRUTH_MARKERS_TOPIC][at]["markers"].as_array().unwrap();
         assert_eq!(
-            (objects.len(), entities.len()),
-            (frame.truth.len(), frame.truth.len())
+            (objects.len(), markers.len()),
+            (frame.truth.len(), 3 * frame.truth.len() + 1)
         );
-        for ((object, entity), truth) in objects.iter().zip(entities).zip(&frame.truth) {
+        // Removes those of the frame before.
+        assert_eq!(markers[0]["action"], 3);
+        for ((object, shapes), truth) in objects.iter().zip(markers[1..].chunks(3)).zip(&frame.truth) {
             assert_eq!(object["label"], truth.object.label as u8);
-            assert_eq!(numbers(&object["position"]), truth.object.position_m);
-            assert_eq!(numbers(&object["orientation"]), upright(truth.object.yaw_rad));
-            assert_eq!(numbers(&object["size"]), truth.object.size_m);
-            assert_eq!(object["speed"], truth.object.twist.unwrap().linear_x_mps);
-            assert_eq!(entity["id"], truth.id.to_string());
-            assert_eq!(entity["frame_id"], LIDAR_FRAME);
-            assert_eq!(
-                entity["cubes"][0]["pose"]["position"]["x"],
-                truth.object.position_m[0]
+            assert_close(&object["position"], &truth.object.position_m);
+            assert_close(&object["orientation"], &upright(truth.object.yaw_rad));
+            assert_close(&object["size"], &truth.object.size_m);
+            assert_close(&object["speed"], &[truth.object.twist.unwrap().linear_x_mps]);
+            let [cube, arrow, caption] = shapes else {
+                panic!("{shapes:?}");
+            };
+            for (shape, kind) in [(cube, 1), (arrow, 0), (caption, 9)] {
+                assert_eq!(
+                    (&shape["type"], &shape["action"], &shape["rest"]),
+                    (&json!(kind), &json!(0), &json!(0))
+                );
+                assert_eq!(
+                    (&shape["id"], &shape["frame"]),
+                    (&json!(truth.id), &json!(LIDAR_FRAME))
+                );
+                assert_eq!(shape["stamp"], frame.stamp_ns);
+                assert_close(&shape["orientation"], &upright(truth.object.yaw_rad));
+            }
+            assert_close(&cube["position"], &truth.object.position_m);
+            assert_close(&cube["scale"], &truth.object.size_m);
+            assert!(cube["opacity"].as_f64().unwrap() < 1.0);
+            assert!(
+                numbers(&caption["position"])[2] > truth.object.position_m[2] + truth.object.size_m[2] / 2.0
             );
+            assert_eq!(caption["text"], format!("{:?} {}", truth.object.label, truth.id));
         }
     }
     let mount = &topics["/tf_static"][0]["transforms"][0];
@@ -227,7 +257,7 @@ fn rosbags_and_mcap_read_what_was_driven() {
         (&mount["parent"], &mount["child"]),
         (&json!(BASE_FRAME), &json!(LIDAR_FRAME))
     );
-    assert_eq!(numbers(&mount["translation"]), [1.0, 0.0, 1.9]);
+    assert_close(&mount["translation"], &[1.0, 0.0, 1.9]);
 }
 
 #[test]

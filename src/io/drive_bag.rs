@@ -1,4 +1,8 @@
 //! A simulated drive as a recording: clouds, transforms, odometry and the truth.
+//!
+//! Every topic is a ROS 2 message in CDR, for some readers (`rosbags` among them) open no file that holds anything else. No
+//! topic names a QoS profile, whose spelling differs from one ROS 2 release to the next: `ros2 bag play` needs
+//! `--qos-profile-overrides-path` with a durability of `transient_local` for `/tf_static`.
 
 use std::path::Path;
 
@@ -8,12 +12,12 @@ use super::bag::BagMessage;
 use super::cdr::CdrError;
 use super::cloud::{CloudError, encode_cloud};
 use super::messages::{
-    CLOCK_TYPE, ClockMsg, DETECTED_OBJECTS_TYPE, DetectedObjectsMsg, HeaderMsg, ODOMETRY_TYPE, OdometryMsg,
-    POINT_CLOUD_TYPE, PoseMsg, PoseWithCovarianceMsg, QuaternionMsg, TF_TYPE, TfMsg, TransformMsg,
-    TransformStampedMsg, TwistMsg, TwistWithCovarianceMsg, Vector3Msg, definition,
+    CLOCK_TYPE, ClockMsg, DETECTED_OBJECTS_TYPE, DetectedObjectsMsg, HeaderMsg, MARKER_ARRAY_TYPE,
+    MarkerArrayMsg, ODOMETRY_TYPE, OdometryMsg, POINT_CLOUD_TYPE, PoseMsg, PoseWithCovarianceMsg,
+    QuaternionMsg, TF_TYPE, TfMsg, TransformMsg, TransformStampedMsg, TwistMsg, TwistWithCovarianceMsg,
+    Vector3Msg, definition,
 };
 use super::recorder::{McapRecorder, RecordChannel, RecordCompression, RecordError};
-use super::scene_update::{SCENE_UPDATE, SceneBox, scene_update, scene_update_schema};
 use super::sim::{DriveFrame, Pose};
 
 /// Topic of the clouds (`sensor_msgs/PointCloud2`), where Autoware expects them.
@@ -28,8 +32,8 @@ pub const CLOCK_TOPIC: &str = "/clock";
 pub const ODOMETRY_TOPIC: &str = "/localization/kinematic_state";
 /// Topic of the true objects (`autoware_perception_msgs/DetectedObjects`).
 pub const TRUTH_TOPIC: &str = "/ground_truth/objects";
-/// Topic of the true objects as boxes for Foxglove.
-pub const TRUTH_SCENE_TOPIC: &str = "/ground_truth/scene";
+/// Topic of the true objects as boxes that Foxglove and RViz draw (`visualization_msgs/MarkerArray`).
+pub const TRUTH_MARKERS_TOPIC: &str = "/ground_truth/markers";
 /// Frame of the ground, which does not move.
 pub const MAP_FRAME: &str = "map";
 /// Frame of the ego car.
@@ -55,9 +59,6 @@ pub enum DriveBagError {
     /// A message is too long.
     #[error(transparent)]
     Cdr(#[from] CdrError),
-    /// The boxes for Foxglove cannot be written.
-    #[error("the scene for Foxglove cannot be written: {0}")]
-    Scene(#[from] serde_json::Error),
     /// ROS 2 has no such time.
     #[error(
         "{stamp_ns} ns since 1970 is beyond January 2038, the last time of ROS 2; start the drive earlier"
@@ -86,7 +87,7 @@ struct Channels {
     odometry: RecordChannel,
     clock: RecordChannel,
     truth: RecordChannel,
-    scene: RecordChannel,
+    markers: RecordChannel,
 }
 
 impl Channels {
@@ -97,7 +98,7 @@ impl Channels {
             TF_STATIC_TOPIC => self.tf_static,
             ODOMETRY_TOPIC => self.odometry,
             TRUTH_TOPIC => self.truth,
-            TRUTH_SCENE_TOPIC => self.scene,
+            TRUTH_MARKERS_TOPIC => self.markers,
             _ => self.clock,
         }
     }
@@ -121,7 +122,7 @@ impl DriveBag {
             odometry: ros(ODOMETRY_TOPIC, ODOMETRY_TYPE)?,
             clock: ros(CLOCK_TOPIC, CLOCK_TYPE)?,
             truth: ros(TRUTH_TOPIC, DETECTED_OBJECTS_TYPE)?,
-            scene: recorder.add_json_channel(TRUTH_SCENE_TOPIC, SCENE_UPDATE, &scene_update_schema())?,
+            markers: ros(TRUTH_MARKERS_TOPIC, MARKER_ARRAY_TYPE)?,
         };
         Ok(Self {
             recorder,
@@ -138,12 +139,8 @@ impl DriveBag {
         let first = !std::mem::replace(&mut self.mounted, true);
         for message in drive_messages(frame, first)? {
             let channel = self.channels.of(&message.topic);
-            self.recorder.write(
-                channel,
-                message.log_time_ns,
-                message.publish_time_ns,
-                &message.data,
-            )?;
+            self.recorder
+                .write(channel, message.log_time_ns, message.publish_time_ns, &message.data)?;
         }
         Ok(())
     }
@@ -187,12 +184,7 @@ pub fn drive_messages(frame: &DriveFrame, first: bool) -> Result<Vec<BagMessage>
     let place = tf(header(MAP_FRAME)?, BASE_FRAME, &frame.world_from_base);
     messages.push(message(TF_TOPIC, TF_TYPE, stamp_ns, place.encode()?));
     let odometry = odometry(header(MAP_FRAME)?, frame);
-    messages.push(message(
-        ODOMETRY_TOPIC,
-        ODOMETRY_TYPE,
-        stamp_ns,
-        odometry.encode()?,
-    ));
+    messages.push(message(ODOMETRY_TOPIC, ODOMETRY_TYPE, stamp_ns, odometry.encode()?));
 
     let cloud = encode_cloud(&frame.cloud, header(LIDAR_FRAME)?)
         .map_err(|source| DriveBagError::Cloud { stamp_ns, source })?;
@@ -201,23 +193,13 @@ pub fn drive_messages(frame: &DriveFrame, first: bool) -> Result<Vec<BagMessage>
         header: header(LIDAR_FRAME)?,
         objects: frame.truth.iter().map(|truth| (&truth.object).into()).collect(),
     };
-    messages.push(message(
-        TRUTH_TOPIC,
-        DETECTED_OBJECTS_TYPE,
-        end_ns,
-        objects.encode()?,
-    ));
-    let boxes: Vec<SceneBox<'_>> = frame
-        .truth
-        .iter()
-        .map(|truth| SceneBox {
-            id: truth.id,
-            object: &truth.object,
-            text: format!("{} {}", truth.object.label.name(), truth.id),
-        })
-        .collect();
-    let scene = scene_update(&boxes, LIDAR_FRAME, stamp_ns)?;
-    messages.push(message(TRUTH_SCENE_TOPIC, SCENE_UPDATE, end_ns, scene));
+    messages.push(message(TRUTH_TOPIC, DETECTED_OBJECTS_TYPE, end_ns, objects.encode()?));
+    let named = frame.truth.iter().map(|truth| {
+        let text = format!("{} {}", truth.object.label.name(), truth.id);
+        (truth.id, &truth.object, text)
+    });
+    let markers = MarkerArrayMsg::of_objects(header(LIDAR_FRAME)?, named).encode()?;
+    messages.push(message(TRUTH_MARKERS_TOPIC, MARKER_ARRAY_TYPE, end_ns, markers));
     Ok(messages)
 }
 

@@ -25,19 +25,9 @@ struct ImageAnnotations {
 }
 
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(super) struct Time {
+struct Time {
     sec: u32,
     nsec: u32,
-}
-
-impl Time {
-    pub(super) fn new(stamp_ns: u64) -> Self {
-        Self {
-            // Foxglove's seconds are 32 bits: good until February 2106.
-            sec: u32::try_from(stamp_ns / 1_000_000_000).unwrap_or(u32::MAX),
-            nsec: (stamp_ns % 1_000_000_000) as u32,
-        }
-    }
 }
 
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -82,7 +72,11 @@ struct TextAnnotation {
 /// # Errors
 /// The serialiser's; none is known for this shape.
 pub fn image_annotations(detections: &Detections2D, stamp_ns: u64) -> serde_json::Result<Vec<u8>> {
-    let timestamp = Time::new(stamp_ns);
+    let timestamp = Time {
+        // Foxglove's seconds are 32 bits: good until February 2106.
+        sec: u32::try_from(stamp_ns / 1_000_000_000).unwrap_or(u32::MAX),
+        nsec: (stamp_ns % 1_000_000_000) as u32,
+    };
     let mut message = ImageAnnotations {
         circles: [],
         points: Vec::with_capacity(detections.detections.len()),

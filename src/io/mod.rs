@@ -10,7 +10,6 @@ pub mod drive_bag;
 pub mod foxglove;
 pub mod messages;
 pub mod recorder;
-pub mod scene_update;
 pub mod sim;
 pub mod tf;
 pub mod zenoh;

@@ -206,6 +206,7 @@ pub(super) struct RawCenterPoint {
     pub(super) world_frame: Option<String>,
     /// Seed of the choice of points where a pillar has more than it holds.
     #[serde(default)]
+    #[schemars(range(min = 0, max = 4_294_967_295_u64))]
     pub(super) shuffle_seed: u64,
     /// Most streams that the model serves at once.
     #[serde(default = "default_max_streams")]

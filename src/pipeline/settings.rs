@@ -274,6 +274,7 @@ pub struct SimulateSettings {
     pub seconds: f64,
     /// Two drives with one seed are the same.
     #[serde(default)]
+    #[schemars(range(min = 0, max = 4_294_967_295_u64))]
     pub seed: u64,
 }
 

@@ -134,6 +134,7 @@ fn load_center_point(
     path: &Path,
 ) -> Result<DetectorParts, String> {
     let source = CenterPointSource {
+        encoder: lidar.encoder.clone(),
         params: lidar.params.clone(),
         storage: storage_of(settings.precision),
         score_threshold: lidar.score_threshold,

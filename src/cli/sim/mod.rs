@@ -49,7 +49,7 @@ struct DriveArgs {
     #[arg(long, required = true)]
     out: Option<PathBuf>,
     /// Length of the drive.
-    #[arg(long, default_value_t = 20.0, value_parser = seconds)]
+    #[arg(long, default_value_t = 20.0, value_parser = seconds, allow_negative_numbers = true)]
     seconds: f64,
     /// Which town and which drive.
     #[arg(long, default_value_t = 7)]
@@ -71,16 +71,16 @@ struct Setting {
     #[arg(long, default_value_t = 1440, value_parser = clap::value_parser!(u16).range(16..=8192))]
     azimuths: u16,
     /// Height of the LiDAR above the road in metres.
-    #[arg(long, default_value_t = 1.9, value_parser = height)]
+    #[arg(long, default_value_t = 1.9, value_parser = height, allow_negative_numbers = true)]
     height: f64,
     /// Cars, trucks and buses; 1 is a busy street.
-    #[arg(long, default_value_t = 1.0, value_parser = amount)]
+    #[arg(long, default_value_t = 1.0, value_parser = amount, allow_negative_numbers = true)]
     traffic: f64,
     /// People on foot; 1 is a busy street.
-    #[arg(long, default_value_t = 1.0, value_parser = amount)]
+    #[arg(long, default_value_t = 1.0, value_parser = amount, allow_negative_numbers = true)]
     pedestrians: f64,
     /// People on bicycles; 1 is a busy street.
-    #[arg(long, default_value_t = 1.0, value_parser = amount)]
+    #[arg(long, default_value_t = 1.0, value_parser = amount, allow_negative_numbers = true)]
     cyclists: f64,
 }
 

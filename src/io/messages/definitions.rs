@@ -1,8 +1,8 @@
 //! Definition texts (`ros2msg`), which a recording carries along.
 
 use super::{
-    CLOCK_TYPE, COMPRESSED_IMAGE_TYPE, DETECTED_OBJECTS_TYPE, IMAGE_TYPE, ODOMETRY_TYPE, POINT_CLOUD_TYPE,
-    TF_TYPE,
+    CLOCK_TYPE, COMPRESSED_IMAGE_TYPE, DETECTED_OBJECTS_TYPE, IMAGE_TYPE, MARKER_ARRAY_TYPE, ODOMETRY_TYPE,
+    POINT_CLOUD_TYPE, TF_TYPE,
 };
 
 /// Definition text (`ros2msg`) of a message that this module writes, with those it is made of.
@@ -36,7 +36,7 @@ fn add_parts(text: &str, parts: &mut Vec<(&'static str, &'static str)>) {
 }
 
 /// Messages that are sent by themselves.
-const MESSAGES: [(&str, &str); 7] = [
+const MESSAGES: [(&str, &str); 8] = [
     (
         IMAGE_TYPE,
         "std_msgs/Header header\nuint32 height\nuint32 width\nstring encoding\nuint8 is_bigendian\nuint32 step\n\
@@ -62,10 +62,11 @@ const MESSAGES: [(&str, &str); 7] = [
         DETECTED_OBJECTS_TYPE,
         "std_msgs/Header header\nautoware_perception_msgs/DetectedObject[] objects\n",
     ),
+    (MARKER_ARRAY_TYPE, "visualization_msgs/Marker[] markers\n"),
 ];
 
 /// Messages that others are made of.
-const PARTS: [(&str, &str); 18] = [
+const PARTS: [(&str, &str); 24] = [
     (
         "std_msgs/Header",
         "builtin_interfaces/Time stamp\nstring frame_id\n",
@@ -131,4 +132,26 @@ const PARTS: [(&str, &str); 18] = [
         "uint8 BOUNDING_BOX=0\nuint8 CYLINDER=1\nuint8 POLYGON=2\nuint8 type\ngeometry_msgs/Polygon footprint\n\
          geometry_msgs/Vector3 dimensions\n",
     ),
+    (
+        "visualization_msgs/Marker",
+        "int32 ARROW=0\nint32 CUBE=1\nint32 SPHERE=2\nint32 CYLINDER=3\nint32 LINE_STRIP=4\nint32 LINE_LIST=5\n\
+         int32 CUBE_LIST=6\nint32 SPHERE_LIST=7\nint32 POINTS=8\nint32 TEXT_VIEW_FACING=9\nint32 MESH_RESOURCE=10\n\
+         int32 TRIANGLE_LIST=11\nint32 ADD=0\nint32 MODIFY=0\nint32 DELETE=2\nint32 DELETEALL=3\n\
+         std_msgs/Header header\nstring ns\nint32 id\nint32 type\nint32 action\ngeometry_msgs/Pose pose\n\
+         geometry_msgs/Vector3 scale\nstd_msgs/ColorRGBA color\nbuiltin_interfaces/Duration lifetime\n\
+         bool frame_locked\ngeometry_msgs/Point[] points\nstd_msgs/ColorRGBA[] colors\nstring texture_resource\n\
+         sensor_msgs/CompressedImage texture\nvisualization_msgs/UVCoordinate[] uv_coordinates\nstring text\n\
+         string mesh_resource\nvisualization_msgs/MeshFile mesh_file\nbool mesh_use_embedded_materials\n",
+    ),
+    (
+        "std_msgs/ColorRGBA",
+        "float32 r\nfloat32 g\nfloat32 b\nfloat32 a\n",
+    ),
+    ("builtin_interfaces/Duration", "int32 sec\nuint32 nanosec\n"),
+    (
+        "sensor_msgs/CompressedImage",
+        "std_msgs/Header header\nstring format\nuint8[] data\n",
+    ),
+    ("visualization_msgs/UVCoordinate", "float32 u\nfloat32 v\n"),
+    ("visualization_msgs/MeshFile", "string filename\nuint8[] data\n"),
 ];

@@ -10,6 +10,7 @@ mod definitions;
 mod geometry;
 mod header;
 mod image;
+mod markers;
 mod objects;
 mod odometry;
 mod tf;
@@ -22,6 +23,7 @@ pub use geometry::{
 };
 pub use header::HeaderMsg;
 pub use image::{CompressedFormat, CompressedImageMsg, ImageCodec, ImageMsg};
+pub use markers::{MarkerArrayMsg, MarkerMsg, marker_action, marker_type};
 pub use objects::{
     DetectedObjectKinematicsMsg, DetectedObjectMsg, DetectedObjectsMsg, ObjectClassificationMsg, ShapeMsg,
     shape_type,
@@ -43,6 +45,9 @@ pub const ODOMETRY_TYPE: &str = "nav_msgs/msg/Odometry";
 pub const CLOCK_TYPE: &str = "rosgraph_msgs/msg/Clock";
 /// ROS 2 name of [`DetectedObjectsMsg`].
 pub const DETECTED_OBJECTS_TYPE: &str = "autoware_perception_msgs/msg/DetectedObjects";
+
+/// ROS 2 name of [`MarkerArrayMsg`].
+pub const MARKER_ARRAY_TYPE: &str = "visualization_msgs/msg/MarkerArray";
 
 /// Type name in its long form: `sensor_msgs/Image` becomes `sensor_msgs/msg/Image`; any other form stays.
 #[must_use]

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::weights::{CenterPointWeights, POINT_LANES};
+use super::onnx::OnnxNetwork;
+use super::weights::CenterPointWeights;
 use crate::device::Device;
 use crate::models::centerhead::CenterHead;
 use crate::models::pillars::{FrameShape, PillarFeatureNet};
@@ -10,25 +11,32 @@ use crate::models::second::{Second, SecondFpn};
 use crate::models::{BlockError, gather};
 use crate::ops::{DeviceTensor, OpContext};
 use crate::perception::{DeviceModel, DeviceWeights, ModelTrace};
-use crate::tensor::TensorSpec;
-use crate::trace::{TraceOptions, TraceRunner};
+use crate::tensor::{DType, TensorError, TensorSpec};
+use crate::trace::{TraceContext, TraceOptions, TraceRunner};
 
 /// Names in the trace.
 const POINTS: &str = "points";
 const INDEX: &str = "canvas_index";
 const HEADS: &str = "heads";
 
-/// A CenterPoint as blocks. One variant for each number of pillars that it computes at most.
+/// A CenterPoint as blocks, with one variant for each number of pillars that it computes at most, or out of Autoware's
+/// ONNX files.
 #[derive(Debug, Clone)]
 pub struct CenterPointGraph {
     name: Arc<str>,
-    blocks: Arc<Blocks>,
+    network: Network,
     shape: FrameShape,
     /// Rows and columns of the canvas.
     canvas: [usize; 2],
     /// Most pillars of each variant, ascending; the last is the frame's.
     buckets: Vec<usize>,
     output: TensorSpec,
+}
+
+#[derive(Debug, Clone)]
+enum Network {
+    Blocks(Arc<Blocks>),
+    Onnx(OnnxNetwork),
 }
 
 #[derive(Debug)]
@@ -62,16 +70,34 @@ impl CenterPointGraph {
         let output = head.out_spec([n, h, w])?;
         Ok(Self {
             name,
-            blocks: Arc::new(Blocks {
+            network: Network::Blocks(Arc::new(Blocks {
                 pfn: PillarFeatureNet::new(weights.pfn.clone()),
                 backbone,
                 neck,
                 head,
-            }),
+            })),
             shape,
             canvas,
             buckets,
             output,
+        })
+    }
+
+    /// The network of Autoware's files; one variant.
+    pub(super) fn of_onnx(
+        name: Arc<str>,
+        network: OnnxNetwork,
+        shape: FrameShape,
+        canvas: [usize; 2],
+    ) -> Result<Self, TensorError> {
+        let [rows, columns] = network.cells;
+        Ok(Self {
+            name,
+            output: TensorSpec::new(&[1, rows, columns, network.columns], DType::F32)?,
+            network: Network::Onnx(network),
+            buckets: vec![shape.pillars],
+            shape,
+            canvas,
         })
     }
 
@@ -94,16 +120,40 @@ impl DeviceModel for CenterPointGraph {
         device: &mut dyn Device,
         options: TraceOptions,
     ) -> Result<ModelTrace, Box<dyn std::error::Error + Send + Sync>> {
-        debug_assert_eq!(self.shape.features, POINT_LANES);
         let (points_spec, index_spec) = (self.shape.features_spec()?, self.shape.index_spec()?);
         let mut runner = TraceRunner::new(&self.name, options)?;
         let points = runner.add_input(device, POINTS, points_spec, None)?;
         let index = runner.add_input(device, INDEX, index_spec, None)?;
         runner.add_output(device, HEADS, self.output)?;
+        let canvas = self.canvas;
         let mut variants = Vec::with_capacity(self.buckets.len());
+        let inputs = [(points, points_spec), (index, index_spec)];
+        let blocks = match &self.network {
+            Network::Blocks(blocks) => blocks,
+            Network::Onnx(network) => {
+                let loaded = Arc::new(network.prepare(device)?);
+                let network = Arc::clone(&loaded);
+                let forward = move |context: &mut TraceContext<'_>| {
+                    let (points, index) = (context.input(POINTS)?, context.input(INDEX)?);
+                    let heads = context.output(HEADS)?;
+                    network.forward(context.ops(), &points, &index, canvas, &heads)?;
+                    Ok(vec![(HEADS.to_owned(), heads)])
+                };
+                let variant = runner.add_variant(device, "default", Box::new(forward))?;
+                let weights = Box::new(loaded);
+                return Ok(ModelTrace::new(
+                    device,
+                    runner,
+                    &inputs,
+                    self.output,
+                    &[variant],
+                    weights,
+                )?);
+            }
+        };
         for &pillars in &self.buckets {
-            let (blocks, canvas) = (Arc::clone(&self.blocks), self.canvas);
-            let forward = move |context: &mut crate::trace::TraceContext<'_>| {
+            let blocks = Arc::clone(blocks);
+            let forward = move |context: &mut TraceContext<'_>| {
                 let mut points = context.input(POINTS)?;
                 points.view = points.view.slice(0, 0, pillars, 1)?;
                 let (index, heads) = (context.input(INDEX)?, context.output(HEADS)?);
@@ -112,8 +162,7 @@ impl DeviceModel for CenterPointGraph {
             };
             variants.push(runner.add_variant(device, &format!("{pillars}_pillars"), Box::new(forward))?);
         }
-        let inputs = [(points, points_spec), (index, index_spec)];
-        let weights = Box::new(Arc::clone(&self.blocks));
+        let weights = Box::new(Arc::clone(blocks));
         Ok(ModelTrace::new(
             device,
             runner,

@@ -13,7 +13,6 @@ use crate::lidar::{
 };
 use crate::outputs::{DetectedObjects, Detections};
 use crate::perception::{HeadError, HostModel, Placement, PrepareError, PreparedFrame, Sensor, SensorData};
-use crate::tensor::DType;
 
 /// Buffers whose contents are remembered; a pipeline has a handful.
 const MAX_BUFFERS: usize = 64;
@@ -27,11 +26,22 @@ pub struct HeadLayout {
     pub columns: usize,
 }
 
+/// How points lie in the device's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PointRows {
+    /// float32, as many values as the encoder takes: for networks out of ONNX.
+    Dense,
+    /// float32, 16 values a point: for networks of blocks.
+    Wide32,
+    /// The same in bfloat16.
+    WideBf16,
+}
+
 /// How the host half of a CenterPoint is set up.
 #[derive(Debug, Clone)]
 pub struct CenterPointOptions {
-    /// Type of the points in the device's memory: float32 or bfloat16.
-    pub dtype: DType,
+    /// How points lie in the device's memory.
+    pub rows: PointRows,
     /// What slots without a point hold: what the weights were trained with.
     pub fill: SlotFill,
     /// Seed of the choice of points where a pillar has more than it holds; `None` keeps the first ones.
@@ -231,9 +241,10 @@ impl CenterPoint {
         // Taken out while the buffer is written: should that fail, the next frame clears all of it.
         let address = points.as_ptr().addr();
         let mut history = self.histories().remove(&address).unwrap_or_default();
-        let rows = match self.options.dtype {
-            DType::Bf16 => FeatureRows::DeviceBf16(bytemuck::cast_slice_mut(points)),
-            _ => FeatureRows::Device32(bytemuck::cast_slice_mut(points)),
+        let rows = match self.options.rows {
+            PointRows::Dense => FeatureRows::Dense(bytemuck::cast_slice_mut(points)),
+            PointRows::Wide32 => FeatureRows::Device32(bytemuck::cast_slice_mut(points)),
+            PointRows::WideBf16 => FeatureRows::DeviceBf16(bytemuck::cast_slice_mut(points)),
         };
         let cloud = |error: String| PrepareError::Cloud(error);
         let Workspace { pillars, .. } = workspace;

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use super::{
     CenterPoint, CenterPointError, CenterPointGraph, CenterPointOptions, CenterPointParams,
-    CenterPointWeights, HeadLayout, POINT_LANES, POINTS_PER_PILLAR, ParamError, WeightsError,
+    CenterPointWeights, HeadLayout, POINT_LANES, POINTS_PER_PILLAR, ParamError, PointRows, WeightsError,
+    onnx::OnnxNetwork,
 };
 use crate::lidar::SlotFill;
-use crate::models::BlockError;
 use crate::models::pillars::FrameShape;
+use crate::models::{BlockError, ImportError};
 use crate::tensor::DType;
 use crate::weights::{Safetensors, SafetensorsError};
 
@@ -18,8 +19,10 @@ use crate::weights::{Safetensors, SafetensorsError};
 pub struct CenterPointSource {
     /// Name of the model.
     pub name: Arc<str>,
-    /// A safetensors file of this project.
+    /// A safetensors file of this project, or Autoware's `pts_backbone_neck_head_*.onnx`.
     pub weights: PathBuf,
+    /// Autoware's `pts_voxel_encoder_*.onnx`, for weights in ONNX.
+    pub encoder: Option<PathBuf>,
     /// Autoware's parameter files in place of those that the weights bring, the later ones over the earlier.
     pub params: Vec<PathBuf>,
     /// Storage of points, weights and activations: float32 or bfloat16.
@@ -43,6 +46,7 @@ impl CenterPointSource {
         Self {
             name: name.into(),
             weights: weights.to_owned(),
+            encoder: None,
             params: Vec::new(),
             storage: DType::F32,
             score_threshold: None,
@@ -62,21 +66,62 @@ impl CenterPointSource {
             true => None,
             false => Some(CenterPointParams::from_files(&self.params)?),
         };
-        let (weights, own) = CenterPointWeights::read(&Safetensors::open(&self.weights)?)?;
-        let (mut params, warnings) = from_files.unwrap_or((own, Vec::new()));
-        if let Some(world) = &self.world_frame {
-            params.world_frame_id.clone_from(world);
+        let is_onnx = self.weights.extension().is_some_and(|ending| ending == "onnx");
+        match (&self.encoder, is_onnx, from_files) {
+            (Some(encoder), true, Some((params, warnings))) => self.load_onnx(encoder, params, warnings),
+            (Some(_), true, None) => Err(LoadError::Form(
+                "networks out of ONNX do not say their parameters: give Autoware's parameter files".into(),
+            )),
+            (None, true, _) => Err(LoadError::Form(format!(
+                "{} is one of two files: give pts_voxel_encoder_*.onnx as the encoder",
+                self.weights.display()
+            ))),
+            (Some(encoder), false, _) => Err(LoadError::Form(format!(
+                "{} is given as the encoder, but {} is no ONNX file and brings its own",
+                encoder.display(),
+                self.weights.display()
+            ))),
+            (None, false, from_files) => self.load_blocks(from_files),
         }
-        if let Some(threshold) = self.score_threshold {
-            for bin in &mut params.score_thresholds {
-                bin.fill(threshold.into());
-            }
-        }
-        params.validate()?;
+    }
+
+    fn load_onnx(
+        &self,
+        encoder: &Path,
+        params: CenterPointParams,
+        warnings: Vec<String>,
+    ) -> Result<LoadedCenterPoint, LoadError> {
+        let params = self.adjusted(params)?;
         let [grid_x, grid_y, _] = params.grid_size();
-        let most = params.max_voxels.min(grid_x * grid_y);
-        params.max_voxels = most;
-        let variants = self.variants.max(1);
+        let network = OnnxNetwork::open(encoder, &self.weights, &params, params.max_voxels, self.storage)?;
+        let shape = FrameShape {
+            pillars: params.max_voxels,
+            points: params.max_points_per_voxel,
+            features: params.encoder_in_feature_size,
+            cells: grid_x * grid_y,
+            dtype: DType::F32,
+        };
+        let device = CenterPointGraph::of_onnx(Arc::clone(&self.name), network, shape, [grid_y, grid_x])
+            .map_err(|error| LoadError::Form(error.to_string()))?;
+        let options = CenterPointOptions {
+            rows: PointRows::Dense,
+            fill: SlotFill::Zeros,
+            shuffle_seed: Some(self.shuffle_seed),
+            max_streams: self.max_streams,
+            buckets: vec![params.max_voxels],
+        };
+        self.put_together(params, options, device, warnings)
+    }
+
+    fn load_blocks(
+        &self,
+        from_files: Option<(CenterPointParams, Vec<String>)>,
+    ) -> Result<LoadedCenterPoint, LoadError> {
+        let (weights, own) = CenterPointWeights::read(&Safetensors::open(&self.weights)?)?;
+        let (params, warnings) = from_files.unwrap_or((own, Vec::new()));
+        let params = self.adjusted(params)?;
+        let [grid_x, grid_y, _] = params.grid_size();
+        let (most, variants) = (params.max_voxels, self.variants.max(1));
         let buckets: Vec<usize> = (1..=variants)
             .map(|part| (most * part).div_ceil(variants))
             .collect();
@@ -89,16 +134,45 @@ impl CenterPointSource {
         };
         let canvas = [grid_y, grid_x];
         let device = CenterPointGraph::new(Arc::clone(&self.name), &weights, shape, canvas, buckets.clone())?;
-        let layout = HeadLayout {
-            cells: device.cells(),
-            columns: device.columns(),
-        };
         let options = CenterPointOptions {
-            dtype: self.storage,
+            rows: match self.storage {
+                DType::Bf16 => PointRows::WideBf16,
+                _ => PointRows::Wide32,
+            },
             fill: SlotFill::FirstPoint,
             shuffle_seed: Some(self.shuffle_seed),
             max_streams: self.max_streams,
             buckets,
+        };
+        self.put_together(params, options, device, warnings)
+    }
+
+    /// The parameters with what is said over them, and no more pillars than there are cells.
+    fn adjusted(&self, mut params: CenterPointParams) -> Result<CenterPointParams, LoadError> {
+        if let Some(world) = &self.world_frame {
+            params.world_frame_id.clone_from(world);
+        }
+        if let Some(threshold) = self.score_threshold {
+            for bin in &mut params.score_thresholds {
+                bin.fill(threshold.into());
+            }
+        }
+        params.validate()?;
+        let [grid_x, grid_y, _] = params.grid_size();
+        params.max_voxels = params.max_voxels.min(grid_x * grid_y);
+        Ok(params)
+    }
+
+    fn put_together(
+        &self,
+        params: CenterPointParams,
+        options: CenterPointOptions,
+        device: CenterPointGraph,
+        warnings: Vec<String>,
+    ) -> Result<LoadedCenterPoint, LoadError> {
+        let layout = HeadLayout {
+            cells: device.cells(),
+            columns: device.columns(),
         };
         Ok(LoadedCenterPoint {
             host: CenterPoint::new(Arc::clone(&self.name), params, options, layout)?,
@@ -135,6 +209,12 @@ pub enum LoadError {
     /// Layers that do not follow each other.
     #[error(transparent)]
     Network(#[from] BlockError),
+    /// A network of ONNX that cannot be lowered.
+    #[error(transparent)]
+    Import(#[from] ImportError),
+    /// Files that do not make a model.
+    #[error("{0}")]
+    Form(String),
     /// Parameters that do not fit the network.
     #[error(transparent)]
     Model(#[from] CenterPointError),

@@ -7,11 +7,12 @@
 mod device;
 mod host;
 mod load;
+mod onnx;
 mod params;
 mod weights;
 
 pub use device::CenterPointGraph;
-pub use host::{CenterPoint, CenterPointOptions, HeadLayout};
+pub use host::{CenterPoint, CenterPointOptions, HeadLayout, PointRows};
 pub use load::{CenterPointSource, LoadError, LoadedCenterPoint};
 pub use params::{
     CenterPointParams, MAX_PARAM_FILE_BYTES, MAX_POINTS_PER_VOXEL, ParamError, ParamOrigin, REMAPPER_CLASSES,

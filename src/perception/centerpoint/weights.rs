@@ -13,7 +13,7 @@ use crate::weights::{Safetensors, SafetensorsError};
 const FORMAT_VERSION: u64 = 1;
 
 /// Heads in the order in which their channels lie in the output.
-const HEADS: [&str; 6] = ["heatmap", "reg", "height", "dim", "rot", "vel"];
+pub(super) const HEADS: [&str; 6] = ["heatmap", "reg", "height", "dim", "rot", "vel"];
 
 /// Why a file is not taken as a CenterPoint.
 #[derive(Debug, thiserror::Error)]

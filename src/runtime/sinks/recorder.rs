@@ -7,10 +7,9 @@ use std::sync::Arc;
 use super::Sink;
 use crate::io::bag::BagMessage;
 use crate::io::foxglove::{IMAGE_ANNOTATIONS, image_annotations, image_annotations_schema};
-use crate::io::messages::definition;
+use crate::io::messages::{HeaderMsg, MARKER_ARRAY_TYPE, MarkerArrayMsg, definition};
 use crate::io::recorder::{McapRecorder, RecordChannel, RecordCompression};
-use crate::io::scene_update::{SCENE_UPDATE, SceneBox, scene_update, scene_update_schema};
-use crate::outputs::{DetectedObject, DetectedObjects, Detections};
+use crate::outputs::{DetectedObjects, Detections};
 use crate::runtime::RuntimeError;
 use crate::runtime::error::told;
 use crate::runtime::frame::{Detected, Sample};
@@ -26,16 +25,17 @@ pub(crate) struct RecorderSink {
     beside: HashMap<Arc<str>, RecordChannel>,
 }
 
-fn scene_boxes(found: &DetectedObjects) -> Vec<SceneBox<'_>> {
-    let objects = (0..).zip(&found.objects);
-    let text = |object: &DetectedObject| format!("{} {:.2}", object.label.name(), object.score);
-    objects
-        .map(|(id, object)| SceneBox {
-            id,
-            object,
-            text: text(object),
-        })
-        .collect()
+/// Boxes that Foxglove and RViz draw.
+fn markers(found: &DetectedObjects, stamp_ns: i64) -> Result<Vec<u8>, String> {
+    let header = HeaderMsg::new(stamp_ns, &found.frame_id)
+        .ok_or_else(|| format!("{stamp_ns} ns is no time that ROS 2 knows"))?;
+    let named = (0..).zip(&found.objects).map(|(id, object)| {
+        let text = format!("{} {:.2}", object.label.name(), object.score);
+        (id, object, text)
+    });
+    MarkerArrayMsg::of_objects(header, named)
+        .encode()
+        .map_err(|e| e.to_string())
 }
 
 impl RecorderSink {
@@ -77,11 +77,16 @@ impl RecorderSink {
             false => None,
         };
         let annotations = format!("{}/detections", message.topic.trim_end_matches('/'));
-        let (schema, text) = match &sample.payload.detections {
-            Detections::Image(_) => (IMAGE_ANNOTATIONS, image_annotations_schema()),
-            Detections::Objects(_) => (SCENE_UPDATE, scene_update_schema()),
+        let boxes = match &sample.payload.detections {
+            Detections::Image(_) => {
+                self.recorder
+                    .add_json_channel(&annotations, IMAGE_ANNOTATIONS, &image_annotations_schema())
+            }
+            Detections::Objects(_) => {
+                let text = definition(MARKER_ARRAY_TYPE).unwrap_or_default();
+                self.recorder.add_ros_channel(&annotations, MARKER_ARRAY_TYPE, &text)
+            }
         };
-        let boxes = self.recorder.add_json_channel(&annotations, schema, &text);
         let boxes = boxes.map_err(|e| told(&e))?;
         self.channels.insert(Arc::clone(&message.topic), (image, boxes));
         Ok((image, boxes))
@@ -93,15 +98,11 @@ impl RecorderSink {
         let channel = match known {
             Some(channel) => channel,
             None => {
-                let channel = match definition(&message.type_name) {
-                    Some(text) => self
-                        .recorder
-                        .add_ros_channel(&message.topic, &message.type_name, &text),
-                    None => {
-                        self.recorder
-                            .add_json_channel(&message.topic, SCENE_UPDATE, &scene_update_schema())
-                    }
-                };
+                let text = definition(&message.type_name)
+                    .ok_or_else(|| format!("no message definition of {} is known", message.type_name))?;
+                let channel = self
+                    .recorder
+                    .add_ros_channel(&message.topic, &message.type_name, &text);
                 let channel = channel.map_err(|e| told(&e))?;
                 self.beside.insert(Arc::clone(&message.topic), channel);
                 channel
@@ -135,13 +136,12 @@ impl Sink for RecorderSink {
         for message in &message.beside {
             self.record_beside(message)?;
         }
-        let json = match &sample.payload.detections {
-            Detections::Image(found) => image_annotations(found, stamp_ns),
-            Detections::Objects(found) => scene_update(&scene_boxes(found), &found.frame_id, stamp_ns),
+        let found = match &sample.payload.detections {
+            Detections::Image(found) => image_annotations(found, stamp_ns).map_err(|e| e.to_string())?,
+            Detections::Objects(found) => markers(found, sample.meta.stamp_ns)?,
         };
-        let json = json.map_err(|e| e.to_string())?;
         self.recorder
-            .write(boxes, message.log_time_ns, stamp_ns, &json)
+            .write(boxes, message.log_time_ns, stamp_ns, &found)
             .map_err(|e| told(&e))
     }
 
