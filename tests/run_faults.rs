@@ -158,7 +158,7 @@ fn a_jpeg_cut_in_half_between_two_good_ones_costs_itself_alone() {
         .map(|l| (l["seq"].clone(), l["dropped_before"].clone()))
         .collect();
     assert_eq!(numbers, [(0.into(), 0.into()), (2.into(), 1.into())]);
-    assert!(run.told.contains("image refused"), "{}", run.told);
+    assert!(run.told.contains("frame refused"), "{}", run.told);
 }
 
 #[test]

@@ -218,7 +218,7 @@ fn files_that_are_still_to_be_given_are_asked_for_before_a_run() {
     assert_eq!(
         lines(&pipeline.require_files().unwrap_err()),
         [
-            "p.yaml:6:14: the model `nano` has no weights yet | empty: the ONNX file must be given",
+            "p.yaml:6:14: the model `nano` has no weights yet | empty: a file must be given",
             "p.yaml:16:3: the source `camera` has no bag yet | empty: the bag must be given",
         ]
     );
