@@ -7,6 +7,7 @@ use super::error::{RuntimeError, told};
 use super::owner::{OpenDevice, OpenFailure};
 use crate::device::{Backends, Device, DeviceConfig, DeviceHealth, FaultDevice, InjectedFaults};
 use crate::image::Preset;
+use crate::numeric::Fp8Format;
 use crate::perception::centerpoint::{CenterPointSource, LoadedCenterPoint};
 use crate::perception::{
     Detector, DetectorGraph, DeviceModel, Head, HeadKind, HostModel, ModelTrace, Sensor, Thresholds, coco_80,
