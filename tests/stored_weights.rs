@@ -429,7 +429,7 @@ fn yolox_with_stored_weights_equals_onnx_runtime_with_rounded_weights() {
             .iter()
             .filter_map(|plan| match plan {
                 WeightPlan::Conv2d { weight, .. } => Some(weight),
-                WeightPlan::Constant { .. } => None,
+                WeightPlan::Constant { .. } | WeightPlan::Pillars { .. } => None,
             })
             .collect();
         let bytes: usize = stored.iter().map(|weight| weight.stored_bytes()).sum();

@@ -1,9 +1,10 @@
-//! Nodes that become one launch: convolutions with what follows them, and activations spelled out in
-//! several nodes.
+//! Nodes that become one launch: convolutions and dense layers with what follows them, and activations spelled out
+//! in several nodes.
 
 use std::collections::{BTreeMap, HashSet};
 
 use super::facts::Facts;
+use super::fuse_pillars::join_pillars;
 use crate::device::{Activation, Scalar};
 use crate::tensor::Shape;
 use crate::weights::{Node, OnnxModel};
@@ -11,9 +12,9 @@ use crate::weights::{Node, OnnxModel};
 /// What a group of nodes does.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum GroupKind {
-    /// A Conv node and its followers.
+    /// A Conv or ConvTranspose node and its followers.
     Conv {
-        /// Position of the Conv.
+        /// Position of the convolution.
         conv: usize,
         /// Position of a BatchNormalization.
         norm: Option<usize>,
@@ -24,6 +25,17 @@ pub(super) enum GroupKind {
         /// Value that is added last.
         residual: Option<String>,
     },
+    /// A MatMul or Gemm node and its followers.
+    Dense(Dense),
+    /// A feature net of pillars.
+    Pillars {
+        /// The points.
+        input: String,
+        /// First layer.
+        first: Dense,
+        /// Second layer, where there is one.
+        second: Option<Dense>,
+    },
     /// An element-wise function of one value.
     Activation {
         /// The value.
@@ -33,6 +45,19 @@ pub(super) enum GroupKind {
     },
     /// Any other node.
     Node(usize),
+}
+
+/// A product of rows with a constant matrix, and what follows it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Dense {
+    /// Position of the product.
+    pub(super) product: usize,
+    /// Position of a BatchNormalization.
+    pub(super) norm: Option<usize>,
+    /// Name of a constant that is added per column.
+    pub(super) bias: Option<String>,
+    /// Function of the sum.
+    pub(super) activation: Activation,
 }
 
 /// Nodes that become one launch (or none).
@@ -65,8 +90,10 @@ pub(super) fn groups(model: &OnnxModel, facts: &Facts) -> Vec<Group> {
     };
     let mut groups = Vec::new();
     for &index in &live {
-        if model.all_nodes()[index].op_type == "Conv" {
+        if fuser.is(index, "Conv") || fuser.is(index, "ConvTranspose") {
             groups.push(fuser.conv(index));
+        } else if fuser.is(index, "MatMul") || fuser.is(index, "Gemm") {
+            groups.push(fuser.dense(index));
         }
     }
     for &index in &live {
@@ -78,7 +105,7 @@ pub(super) fn groups(model: &OnnxModel, facts: &Facts) -> Vec<Group> {
         }
     }
     groups.sort_by_key(|g| g.at);
-    groups
+    join_pillars(model, facts, groups)
 }
 
 /// Positions of the nodes that the outputs depend on and that are no constants, in order.
@@ -174,15 +201,8 @@ impl<'a> Fuser<'a> {
             }
             self.claimed.insert(at);
         }
-        let sum = value(at, self);
-        if !self.outputs.contains(sum)
-            && let Some(pattern) = self.pattern(sum)
-            && pattern.readers == self.readers(sum)
-            && !pattern.nodes.iter().any(|n| self.claimed.contains(n))
-        {
-            activation = pattern.activation;
-            at = pattern.nodes[pattern.nodes.len() - 1];
-            self.claimed.extend(pattern.nodes);
+        if let Some((found, last)) = self.activation_of(value(at, self)) {
+            (activation, at) = (found, last);
         }
         if let Some(next) = self.only_reader(value(at, self))
             && self.is(next, "Add")
@@ -202,6 +222,91 @@ impl<'a> Fuser<'a> {
             residual,
         };
         self.group(kind, at)
+    }
+
+    /// The function that is all that is made of a value, and the position of its last node; its nodes are claimed.
+    fn activation_of(&mut self, sum: &str) -> Option<(Activation, usize)> {
+        if self.outputs.contains(sum) {
+            return None;
+        }
+        let pattern = self.pattern(sum)?;
+        if pattern.readers != self.readers(sum) || pattern.nodes.iter().any(|n| self.claimed.contains(n)) {
+            return None;
+        }
+        let last = *pattern.nodes.last()?;
+        self.claimed.extend(pattern.nodes);
+        Some((pattern.activation, last))
+    }
+
+    /// A product with a constant matrix and as much of what follows as one launch can do. The normalisation of `[P, K, C]`
+    /// stands between two transposes, because it wants its channels second.
+    fn dense(&mut self, product: usize) -> Group {
+        self.claimed.insert(product);
+        let (mut at, mut norm, mut bias) = (product, None, None);
+        let value = |at: usize, fuser: &Self| fuser.result(at).unwrap_or_default();
+        if let Some((index, last)) = self.norm_of_columns(value(at, self)) {
+            (norm, at) = (Some(index), last);
+        } else if let Some(next) = self.only_reader(value(at, self))
+            && self.is(next, "Add")
+            && let Some(addend) = self.other(next, value(at, self))
+            && self.adds_per_column(value(at, self), addend)
+        {
+            (bias, at) = (Some(addend.to_owned()), next);
+            self.claimed.insert(next);
+        }
+        let mut activation = Activation::Identity;
+        if let Some((found, last)) = self.activation_of(value(at, self)) {
+            (activation, at) = (found, last);
+        }
+        let dense = Dense {
+            product,
+            norm,
+            bias,
+            activation,
+        };
+        self.group(GroupKind::Dense(dense), at)
+    }
+
+    /// The normalisation of the last axis of a value that nobody else sees, and the position of the last of its nodes;
+    /// they are claimed.
+    fn norm_of_columns(&mut self, value: &'a str) -> Option<(usize, usize)> {
+        let first = self.only_reader(value)?;
+        let swaps = |index: usize| {
+            let perm = self.node(index).ints("perm").ok().flatten();
+            self.is(index, "Transpose") && perm == Some(&[0, 2, 1])
+        };
+        let normalises = |index: usize, value: &str| {
+            self.is(index, "BatchNormalization") && self.node(index).input(0) == Some(value)
+        };
+        match self.facts.shape(value)?.rank() {
+            2 if normalises(first, value) => {
+                self.claimed.insert(first);
+                Some((first, first))
+            }
+            3 if swaps(first) => {
+                let turned = self.result(first)?;
+                let norm = self.only_reader(turned).filter(|&n| normalises(n, turned))?;
+                let last = self.only_reader(self.result(norm)?).filter(|&n| swaps(n))?;
+                self.claimed.extend([first, norm, last]);
+                Some((norm, last))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a constant has one value per column of `[.., R, C]` (or one for all).
+    fn adds_per_column(&self, value: &str, constant: &str) -> bool {
+        let (Some(shape), Some(array)) = (self.facts.shape(value), self.facts.array(constant)) else {
+            return false;
+        };
+        let found = array.shape();
+        let (Some((&last, front)), Some(columns)) = (found.split_last(), shape.last()) else {
+            return found.rank() == 0 && array.element().is_float();
+        };
+        found.rank() <= shape.rank()
+            && front.iter().all(|&d| d == 1)
+            && (last == 1 || last == *columns)
+            && array.element().is_float()
     }
 
     /// Whether a constant has one value per channel of `[N, C, H, W]` (or one for all).
@@ -358,27 +463,36 @@ pub(super) fn activation(node: &Node, facts: &Facts) -> Option<Activation> {
     })
 }
 
-/// Nodes that became part of a convolution, by kind.
+/// Nodes that became part of another launch, by kind.
 pub(super) fn fused_kinds(groups: &[Group]) -> BTreeMap<&'static str, usize> {
     let mut kinds = BTreeMap::new();
+    let mut count = |parts: &[(&'static str, bool)]| {
+        for (kind, _) in parts.iter().filter(|part| part.1) {
+            *kinds.entry(*kind).or_insert(0) += 1;
+        }
+    };
+    let active = |activation: &Activation| ("activation", *activation != Activation::Identity);
     for group in groups {
-        if let GroupKind::Conv {
-            norm,
-            bias,
-            activation,
-            residual,
-            ..
-        } = &group.kind
-        {
-            let parts = [
+        match &group.kind {
+            GroupKind::Conv {
+                norm,
+                bias,
+                activation,
+                residual,
+                ..
+            } => count(&[
                 ("norm", norm.is_some()),
                 ("bias", bias.is_some()),
-                ("activation", *activation != Activation::Identity),
+                active(activation),
                 ("residual", residual.is_some()),
-            ];
-            for (kind, _) in parts.into_iter().filter(|p| p.1) {
-                *kinds.entry(kind).or_insert(0) += 1;
-            }
+            ]),
+            GroupKind::Dense(dense) => count(&[
+                ("norm", dense.norm.is_some()),
+                ("bias", dense.bias.is_some()),
+                active(&dense.activation),
+            ]),
+            GroupKind::Pillars { .. } => count(&[("pillars", true)]),
+            GroupKind::Activation { .. } | GroupKind::Node(_) => {}
         }
     }
     kinds

@@ -5,6 +5,7 @@ use super::facts::{Fact, NodeContext, normal_axis};
 use super::fold::concat_shape;
 use super::movement::{self, Moved};
 use super::resize;
+use super::transposed::Axis;
 use super::window::{Window, sizes};
 use crate::tensor::{Shape, View};
 use crate::weights::ElementType;
@@ -53,6 +54,7 @@ pub(super) fn infer(context: &NodeContext<'_>) -> Result<Vec<Fact>, NodeError> {
             return Ok(vec![fact(first, to)]);
         }
         "Conv" => conv(context, &shapes)?,
+        "ConvTranspose" => conv_transpose(context)?.1,
         "MaxPool" | "AveragePool" => {
             let window = pool_window(context, &first)?;
             Shape::new(&[&first[..2], &window.output].concat())?
@@ -139,6 +141,57 @@ pub(super) fn conv_window(context: &NodeContext<'_>) -> Result<Window, NodeError
         return invalid(format!("kernel_shape {kernel:?} with weights {weight}"));
     }
     Window::new(context, &weight[2..], image)
+}
+
+/// A ConvTranspose: its two axes and its output's shape, with channels, groups and weights checked against each other.
+pub(super) fn conv_transpose(context: &NodeContext<'_>) -> Result<([Axis; 2], Shape), NodeError> {
+    let (node, input, weight) = (context.node, context.shape(0)?, context.shape(1)?);
+    let groups = conv_groups(context)?;
+    let [n, channels, h, w] = input[..] else {
+        return form(format!("an input of shape {input}"));
+    };
+    let fits = weight.rank() == 4
+        && weight.elements() > 0
+        && weight[0] == channels
+        && channels.is_multiple_of(groups);
+    if !fits {
+        return invalid(format!(
+            "weights {weight} in {groups} group(s) do not fit an input {input}"
+        ));
+    }
+    match node.text("auto_pad")?.unwrap_or("NOTSET") {
+        "NOTSET" | "VALID" => {}
+        other => return form(format!("auto_pad {other}")),
+    }
+    if node.ints("output_shape")?.is_some() {
+        return form("a given output shape");
+    }
+    if sizes(node, "dilations", 2, 1)? != [1, 1] {
+        return form("dilation");
+    }
+    let stride = sizes(node, "strides", 2, 1)?;
+    let extra = sizes(node, "output_padding", 2, 0)?;
+    let pads = match node.text("auto_pad")? {
+        Some("VALID") => vec![0; 4],
+        _ => sizes(node, "pads", 4, 0)?,
+    };
+    let axis = |side: usize, size: usize| {
+        let kernel = weight[2 + side];
+        let whole = (size.max(1) - 1) * stride[side] + kernel + extra[side];
+        match whole.checked_sub(pads[side] + pads[2 + side]) {
+            Some(output) if output > 0 && size > 0 => Ok(Axis {
+                kernel,
+                stride: stride[side],
+                pad: pads[side],
+                input: size,
+                output,
+            }),
+            _ => invalid(format!("pads {pads:?} leave nothing of {whole} elements")),
+        }
+    };
+    let axes = [axis(0, h)?, axis(1, w)?];
+    let shape = Shape::new(&[n, weight[1] * groups, axes[0].output, axes[1].output])?;
+    Ok((axes, shape))
 }
 
 /// Number of groups of a Conv.

@@ -240,7 +240,7 @@ impl ConvLayer {
         })
     }
 
-    /// Runs into an output that exists: of the input's type or fp32.
+    /// Runs into an output that exists: of the input's type or fp32. Only a convolution takes a residual.
     pub(super) fn run(
         &self,
         ops: &mut OpContext<'_>,
@@ -335,8 +335,10 @@ impl ConvLayer {
         let phases = transposed::phases([axis(2), axis(3)])
             .map_err(|reason| BlockError::weights(&self.name, format!("{reason} is not supported")))?;
         let parts = phases.into_iter().map(|phase| {
-            let (from, to) =
-                phase_views(&phase, spec.stride, input, output).map_err(BlockError::tensor(&self.name))?;
+            let views = transposed::phase_views(&phase, [spec.stride; 2], &input.view, &output.view);
+            let [from, to] = views.map_err(BlockError::tensor(&self.name))?;
+            let from = DeviceTensor { view: from, ..*input };
+            let to = DeviceTensor { view: to, ..*output };
             Ok(Part {
                 desc: desc(&from, &to, phase.geometry),
                 phase: Some(phase),
@@ -351,10 +353,10 @@ impl ConvLayer {
         if let Some(&buffer) = prepared.get(&key) {
             return Ok(buffer);
         }
-        let phase = part
-            .phase
-            .as_ref()
-            .map(|phase| transposed::phase_weights(phase, &self.spec.weight, self.spec.dims, 1));
+        let phase = part.phase.as_ref().map(|phase| {
+            let whole = transposed::by_output(&self.spec.weight, self.spec.dims, 1);
+            transposed::phase_weights(phase, &whole, [self.spec.kernel(); 2])
+        });
         let weights = WeightDesc::Conv2d {
             desc: &part.desc,
             weight: phase.as_deref().unwrap_or(&self.spec.weight),
@@ -366,29 +368,6 @@ impl ConvLayer {
         prepared.insert(key, buffer);
         Ok(buffer)
     }
-}
-
-/// What a phase of a transposed convolution reads and writes.
-fn phase_views(
-    phase: &Phase,
-    stride: usize,
-    input: &DeviceTensor,
-    output: &DeviceTensor,
-) -> Result<(DeviceTensor, DeviceTensor), crate::tensor::TensorError> {
-    let (mut from, mut to) = (*input, *output);
-    for side in 0..2 {
-        let axis = 2 + side;
-        from.view = from
-            .view
-            .slice(axis, phase.input_first[side], phase.input_count[side], 1)?;
-        let step = if phase.count[side] == 1 {
-            1
-        } else {
-            stride as isize
-        };
-        to.view = to.view.slice(axis, phase.first[side], phase.count[side], step)?;
-    }
-    Ok((from, to))
 }
 
 /// A dense layer over rows, which is a convolution of one tap: `[.., R, K] -> [.., R, N]`. Weights are brought to the

@@ -1,7 +1,7 @@
 //! A lowered graph with its constants on a device.
 
-use super::plan::{InputPlan, LoweredGraph, OutputPlan, Slot, Step, WeightPlan};
-use crate::device::{BufferClass, BufferId, Cq, Device, DeviceError, WeightDesc};
+use super::plan::{DensePlan, InputPlan, LoweredGraph, OutputPlan, Slot, Step, WeightPlan};
+use crate::device::{BufferClass, BufferId, Cq, DenseLayer, Device, DeviceError, WeightDesc};
 use crate::ops::{DeviceTensor, OpContext};
 use crate::tensor::{TensorSpec, View};
 
@@ -73,7 +73,9 @@ impl LoadedGraph {
                 Err(source) => {
                     release(device, &weights);
                     let name = match plan {
-                        WeightPlan::Conv2d { name, .. } | WeightPlan::Constant { name, .. } => name,
+                        WeightPlan::Conv2d { name, .. }
+                        | WeightPlan::Pillars { name, .. }
+                        | WeightPlan::Constant { name, .. } => name,
                     };
                     return Err(ForwardError::Device {
                         step: format!("constant `{name}`"),
@@ -278,11 +280,27 @@ fn prepare(plan: &WeightPlan, device: &mut dyn Device, cq: Cq) -> Result<BufferI
             weight: &weight.widen(),
             bias: bias.as_deref(),
         }),
+        WeightPlan::Pillars {
+            desc, first, second, ..
+        } => device.prepare_weights(&WeightDesc::Pillars {
+            desc,
+            first: first.layer(),
+            second: second.as_ref().map(DensePlan::layer),
+        }),
         WeightPlan::Constant { values, .. } => {
             let mut context = OpContext { device, cq };
             context
                 .upload(values, BufferClass::Weight)
                 .map(|tensor| tensor.buffer)
+        }
+    }
+}
+
+impl DensePlan {
+    const fn layer(&self) -> DenseLayer<'_> {
+        DenseLayer {
+            weight: self.weight.as_slice(),
+            bias: self.bias.as_slice(),
         }
     }
 }

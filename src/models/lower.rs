@@ -7,7 +7,7 @@ use super::error::{ImportError, NodeError, form, invalid};
 use super::facts::{Facts, NodeContext, input_shapes};
 use super::fuse::{self, Group, GroupKind};
 use super::launches::{join_copies, with_lifetimes};
-use super::place::{Place, Places, is_channels_last, own_layout};
+use super::place::{Place, Places, as_rows, is_channels_last, own_layout};
 use super::plan::{
     InputFormat, InputPlan, Launch, LowerOptions, LowerStats, LoweredGraph, OutputPlan, Slot, Step,
     WeightPlan,
@@ -258,6 +258,10 @@ impl<'a> Lowerer<'a> {
     fn group(&mut self, group: &Group) -> Result<(), NodeError> {
         match &group.kind {
             GroupKind::Conv { .. } => emit::conv(self, group),
+            GroupKind::Dense(dense) => emit::dense(self, dense, &group.output),
+            GroupKind::Pillars { input, first, second } => {
+                emit::pillars(self, input, first, second.as_ref(), group)
+            }
             GroupKind::Activation { input, activation } => {
                 emit::unary(self, self.node(group.at), input, *activation, &group.output)
             }
@@ -351,12 +355,12 @@ impl<'a> Lowerer<'a> {
         Ok(copy)
     }
 
-    /// A value `[N, C, H, W]` in the storage type with channel step 1.
+    /// A value `[N, C, H, W]` or `[N, C, L]` in the storage type with channel step 1.
     pub(super) fn channels_last(&mut self, value: &str) -> Result<Located, NodeError> {
         self.require_float(value)?;
         let located = self.located(value)?;
         let shape = located.view.shape;
-        if shape.rank() != 4 {
+        if !matches!(shape.rank(), 3 | 4) {
             return form(format!("an operand `{value}` of shape {shape}"));
         }
         let known = [
@@ -370,10 +374,42 @@ impl<'a> Lowerer<'a> {
             fitting.view.strides[1] = 1;
             return Ok(fitting);
         }
-        let copy = self.fresh(value, shape)?;
+        let copy = self.fresh_channels_last(value, shape)?;
         self.copy(value, located, copy);
         self.channels_last.insert(value.to_owned(), copy);
         Ok(copy)
+    }
+
+    /// A new buffer for `[N, C, H, W]` or `[N, C, L]` with the channels next to each other.
+    pub(super) fn fresh_channels_last(&mut self, value: &str, shape: Shape) -> Result<Located, NodeError> {
+        let [n, c, length] = shape[..] else {
+            return self.fresh(value, shape);
+        };
+        let stored = Shape::new(&[n, length, c])?;
+        self.reserve(value, stored, View::contiguous(stored).transpose(&[0, 2, 1])?)
+    }
+
+    /// A value in the storage type whose rows `[.., R, C]` lie at equal distances with columns next to each other, and
+    /// those rows as `[R, C]`.
+    pub(super) fn rows(&mut self, value: &str) -> Result<Located, NodeError> {
+        let located = self.operand(value)?;
+        if let Some(rows) = as_rows(&located.view) {
+            return Ok(located.with_view(rows));
+        }
+        let copy = self.row_major(value)?;
+        match as_rows(&copy.view) {
+            Some(rows) => Ok(copy.with_view(rows)),
+            None => form(format!("an operand `{value}` of shape {}", located.view.shape)),
+        }
+    }
+
+    /// Where to write a value by rows: its place if that has such rows, or a new row-major buffer.
+    pub(super) fn destination_rows(&mut self, value: &str, shape: Shape) -> Result<Located, NodeError> {
+        let place = self.place(value);
+        match place.filter(|place| place.view.shape == shape && as_rows(&place.view).is_some()) {
+            Some(place) => Ok(place),
+            None => self.reserve(value, shape, View::contiguous(shape)),
+        }
     }
 
     /// A value in row-major order in a buffer of its own.
@@ -392,7 +428,12 @@ impl<'a> Lowerer<'a> {
     }
 
     /// A new buffer of the given size, seen through a view.
-    fn reserve(&mut self, name: &str, storage_shape: Shape, view: View) -> Result<Located, NodeError> {
+    pub(super) fn reserve(
+        &mut self,
+        name: &str,
+        storage_shape: Shape,
+        view: View,
+    ) -> Result<Located, NodeError> {
         if storage_shape.elements() == 0 {
             return form(format!("an empty tensor `{name}`"));
         }
@@ -452,6 +493,14 @@ impl<'a> Lowerer<'a> {
         }
         let dims: Vec<usize> = order.iter().map(|&a| shape[a]).collect();
         self.reserve(value, Shape::new(&dims)?, view)
+    }
+
+    /// Ends the making of a value by rows: in its place, or in a buffer of its own from which it moves there.
+    pub(super) fn finish_at(&mut self, value: &str, made: Located) {
+        match self.place(value) {
+            Some(place) if place.slot == made.slot && place.view == made.view => self.set(value, place),
+            _ => self.finish(value, made),
+        }
     }
 
     /// Ends the making of a value that was made in `made`: it moves to its place if it has one.

@@ -18,6 +18,7 @@ mod error;
 mod facts;
 mod fold;
 mod fuse;
+mod fuse_pillars;
 pub mod gather;
 mod infer;
 mod launches;
@@ -40,7 +41,7 @@ pub use layers::{ConvKind, ConvSpec, RowLinear, as_feature_map};
 pub use loaded::{ForwardError, LoadedGraph};
 pub use lower::lower;
 pub use plan::{
-    BufferPlan, InputFormat, InputPlan, Launch, LowerOptions, LowerStats, LoweredGraph, OutputPlan, Slot,
-    Step, WeightPlan,
+    BufferPlan, DensePlan, InputFormat, InputPlan, Launch, LowerOptions, LowerStats, LoweredGraph,
+    OutputPlan, Slot, Step, WeightPlan,
 };
 pub use survey::{Survey, SurveyedDim, SurveyedValue, survey};

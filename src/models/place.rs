@@ -44,11 +44,21 @@ pub(super) fn same_elements(a: &View, b: &View) -> bool {
         && (0..a.rank()).all(|axis| a.shape[axis] <= 1 || a.strides[axis] == b.strides[axis])
 }
 
+/// `[.., R, C]` as `[R, C]` with columns next to each other, where the strides allow it.
+pub(super) fn as_rows(view: &View) -> Option<View> {
+    let (&columns, front) = view.shape.split_last()?;
+    let mut rows = view.reshape(Shape::new(&[front.iter().product(), columns]).ok()?)?;
+    if columns == 1 {
+        rows.strides[1] = 1;
+    }
+    (rows.strides[1] == 1 && (rows.shape[0] == 1 || rows.strides[0] > 0)).then_some(rows)
+}
+
 /// Whether kernels that want channels-last can write (or read) here.
 pub(super) fn is_channels_last(view: &View) -> bool {
-    view.rank() == 4
+    matches!(view.rank(), 3 | 4)
         && (view.shape[1] == 1 || view.strides[1] == 1)
-        && (2..4).all(|axis| view.shape[axis] == 1 || view.strides[axis] > 0)
+        && (2..view.rank()).all(|axis| view.shape[axis] == 1 || view.strides[axis] > 0)
         && (view.shape[0] == 1 || view.strides[0] > 0)
 }
 
@@ -145,7 +155,7 @@ impl Planner<'_> {
     fn is_node(&self, position: usize, op: &str) -> bool {
         match self.groups[position].kind {
             GroupKind::Node(index) => self.model.all_nodes()[index].op_type == op,
-            GroupKind::Conv { .. } | GroupKind::Activation { .. } => false,
+            _ => false,
         }
     }
 
@@ -158,6 +168,7 @@ impl Planner<'_> {
         };
         let accepted = match &self.groups[maker].kind {
             GroupKind::Conv { .. } => is_channels_last(&view),
+            GroupKind::Dense(_) | GroupKind::Pillars { .. } => as_rows(&view).is_some(),
             GroupKind::Activation { .. } => true,
             GroupKind::Node(index) => return self.offer_node(*index, value, buffer, view),
         };

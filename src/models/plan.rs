@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::device::{BufferClass, Conv2dDesc, OpDesc};
+use crate::device::{BufferClass, Conv2dDesc, OpDesc, PillarsDesc};
 use crate::tensor::{DType, HostTensor, Shape, TensorSpec};
 use crate::weights::{StoredWeights, WeightFormat};
 
@@ -27,7 +27,7 @@ pub enum InputFormat {
 pub struct LowerOptions {
     /// Type of weights and intermediates on the device: [`DType::F32`] or [`DType::Bf16`].
     pub storage: DType,
-    /// How the weights of convolutions are stored until they are brought onto the device, after batch
+    /// How the weights of convolutions and dense layers (but those of a feature net of pillars, which stay fp32) are stored until they are brought onto the device, after batch
     /// normalisation is folded into them. Biases and other constants stay as they are.
     pub weights: WeightFormat,
     /// Formats by input name; inputs not named here come as [`InputFormat::Tensor`].
@@ -110,6 +110,17 @@ pub enum WeightPlan {
         /// Bias.
         bias: Option<Vec<f32>>,
     },
+    /// The layers of a feature net of pillars, fp32.
+    Pillars {
+        /// Name of the first layer's weights in the model.
+        name: String,
+        /// The net that uses them.
+        desc: Box<PillarsDesc>,
+        /// First layer.
+        first: DensePlan,
+        /// Second layer, where there is one.
+        second: Option<DensePlan>,
+    },
     /// A row-major operand in the storage type.
     Constant {
         /// Name in the model.
@@ -117,6 +128,15 @@ pub enum WeightPlan {
         /// Values.
         values: HostTensor,
     },
+}
+
+/// Constants of `y = x W + b`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DensePlan {
+    /// `[inputs, outputs]`, row-major.
+    pub weight: Vec<f32>,
+    /// One value per output.
+    pub bias: Vec<f32>,
 }
 
 /// One launch.
@@ -152,7 +172,8 @@ pub struct LowerStats {
     pub nodes: BTreeMap<String, usize>,
     /// Launches of each device operation.
     pub launches: BTreeMap<&'static str, usize>,
-    /// Nodes that became part of a convolution, by kind (`norm`, `bias`, `activation`, `residual`).
+    /// Nodes that became part of a convolution or dense layer, by kind (`norm`, `bias`, `activation`, `residual`), and
+    /// feature nets of pillars that became one launch (`pillars`).
     pub fused: BTreeMap<&'static str, usize>,
 }
 

@@ -146,6 +146,12 @@ pub(super) fn multiplications(model: &OnnxModel, facts: &Facts) -> Option<u64> {
                 infer::conv_window(&context).ok()?;
                 weight[1..].iter().product::<usize>()
             }
+            // Every input element meets the kernel once, whatever the stride.
+            "ConvTranspose" => {
+                infer::conv_transpose(&context).ok()?;
+                let taps = facts.shape(node.input(1)?)?[1..].iter().product::<usize>() as u64;
+                return (facts.shape(node.input(0)?)?.elements() as u64).checked_mul(taps);
+            }
             "MatMul" => *facts.shape(node.input(0)?)?.last()?,
             "Gemm" => {
                 let columns = node.int("transA").ok()?.unwrap_or(0) == 0;

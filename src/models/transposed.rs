@@ -5,6 +5,7 @@
 //! kernel as large as the stride becomes one product per pixel and phase: depth-to-space is the view.
 
 use crate::device::Geometry2d;
+use crate::tensor::{TensorError, View};
 
 /// Sizes of a transposed convolution along one axis: output `o` gets `input[i] * kernel[k]` wherever
 /// `o = i * stride + k - pad`.
@@ -108,27 +109,63 @@ pub(super) fn phases(axes: [Axis; 2]) -> Result<Vec<Phase>, String> {
         .collect())
 }
 
-/// Weights `[Cout, Cin / groups, taps]` of a phase out of `[Cin, Cout / groups, KH, KW]`, both row-major.
-pub(super) fn phase_weights(
-    phase: &Phase,
+/// Weights `[Cin, Cout / groups, KH, KW]` in the order of an ordinary convolution, `[Cout, Cin / groups, KH, KW]`, taps
+/// left where they are.
+pub(super) fn by_output(
     weight: &[f32],
     [cin, group_out, kernel_rows, kernel_columns]: [usize; 4],
     groups: usize,
 ) -> Vec<f32> {
-    let group_in = cin / groups;
-    let mut made =
-        Vec::with_capacity(group_in * group_out * groups * phase.taps[0].len() * phase.taps[1].len());
+    let (group_in, taps) = (cin / groups, kernel_rows * kernel_columns);
+    let mut made = Vec::with_capacity(weight.len());
     for group in 0..groups {
         for out in 0..group_out {
             for input in group * group_in..(group + 1) * group_in {
-                for &row in &phase.taps[0] {
-                    let line = ((input * group_out + out) * kernel_rows + row) * kernel_columns;
-                    made.extend(phase.taps[1].iter().map(|&column| weight[line + column]));
-                }
+                made.extend_from_slice(&weight[(input * group_out + out) * taps..][..taps]);
             }
         }
     }
     made
+}
+
+/// Weights `[.., taps of the phase]` out of `[.., KH, KW]`.
+pub(super) fn phase_weights(phase: &Phase, weight: &[f32], [rows, columns]: [usize; 2]) -> Vec<f32> {
+    let [of_rows, of_columns] = &phase.taps;
+    let mut made = Vec::with_capacity(weight.len() / (rows * columns) * of_rows.len() * of_columns.len());
+    for kernel in weight.chunks_exact(rows * columns) {
+        for &row in of_rows {
+            made.extend(of_columns.iter().map(|&column| kernel[row * columns + column]));
+        }
+    }
+    made
+}
+
+/// What a phase reads of the input `[N, C, H, W]` and where it writes.
+pub(super) fn phase_views(
+    phase: &Phase,
+    stride: [usize; 2],
+    input: &View,
+    output: &View,
+) -> Result<[View; 2], TensorError> {
+    Ok([phase.reads(input)?, phase.writes(stride, output)?])
+}
+
+impl Phase {
+    fn reads(&self, input: &View) -> Result<View, TensorError> {
+        let rows = input.slice(2, self.input_first[0], self.input_count[0], 1)?;
+        rows.slice(3, self.input_first[1], self.input_count[1], 1)
+    }
+
+    /// The places of this phase in an output `[N, C, H, W]`.
+    pub(super) fn writes(&self, stride: [usize; 2], output: &View) -> Result<View, TensorError> {
+        // With one element the step has no effect, and may reach beyond the axis.
+        let step = |side: usize| match self.count[side] {
+            1 => 1,
+            _ => stride[side] as isize,
+        };
+        let rows = output.slice(2, self.first[0], self.count[0], step(0))?;
+        rows.slice(3, self.first[1], self.count[1], step(1))
+    }
 }
 
 #[cfg(test)]

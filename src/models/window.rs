@@ -108,6 +108,19 @@ impl Window {
         })
     }
 
+    /// A window over one axis as one over the columns of a single row.
+    pub(super) fn with_row(&self) -> Self {
+        let front = |value: usize, rest: &[usize]| [&[value], rest].concat();
+        Self {
+            kernel: front(1, &self.kernel),
+            stride: front(1, &self.stride),
+            dilation: front(1, &self.dilation),
+            pad_begin: front(0, &self.pad_begin),
+            pad_end: front(0, &self.pad_end),
+            output: front(1, &self.output),
+        }
+    }
+
     /// The geometry of a window over two axes.
     pub(super) fn geometry(&self) -> Result<Geometry2d, NodeError> {
         let pair = |v: &[usize]| match v {

@@ -170,6 +170,105 @@ case("conv_of_slice", [node("Split", "x", "p q", axis=1), node("Conv", "q w", "y
 tiled = [node("Tile", "x r", "t"), node("Conv", "t w b", "y")]
 case("conv_of_tile", tiled, values(2, 4, 9, 1), {"r": ints(1, 1, 1, 5), **weights})
 
+line = values(2, 4, 9)
+case("conv_1d", node("Conv", "x w b", "y", pads=[1, 2], strides=[2]), line, {"w": values(6, 4, 3), "b": values(6)})
+case("conv_1d_pointwise", node("Conv", "x w", "y", kernel_shape=[1]), line, {"w": values(6, 4, 1)})
+by_points = [node("Transpose", "x", "t", perm=[0, 2, 1]), node("Conv", "t w", "c"), node("ReduceMax", "c", "y", axes=[-1])]
+case("conv_1d_of_view", by_points, values(3, 5, 4), {"w": values(6, 4, 1)})
+
+# Transposed convolutions.
+small = values(2, 4, 5, 3)
+for name, kernel, attributes in [
+    ("pointwise", [1, 1], {}),
+    ("doubling", [2, 2], dict(strides=[2, 2])),
+    ("fourfold", [4, 4], dict(strides=[4, 4])),
+    ("overlapping", [3, 3], dict(strides=[2, 2], pads=[1, 1, 1, 1], output_padding=[1, 1])),
+    ("smooth", [4, 4], dict(strides=[2, 2], pads=[1, 1, 1, 1])),
+    ("uneven", [3, 5], dict(strides=[2, 3], pads=[0, 2, 1, 1])),
+    ("unstrided", [3, 3], {}),
+    ("cut", [2, 2], dict(strides=[2, 2], pads=[3, 1, 2, 3])),
+    ("valid", [3, 2], dict(strides=[2, 2], auto_pad="VALID")),
+]:
+    transposed = node("ConvTranspose", "x w b", "y", **attributes)
+    case(f"conv_transpose_{name}", transposed, small, {"w": values(4, 3, *kernel), "b": values(3)})
+grouped = node("ConvTranspose", "x w", "y", group=2, strides=[2, 2])
+case("conv_transpose_grouped", grouped, small, {"w": values(4, 3, 3, 3)})
+double = node("ConvTranspose", "x w", "c", strides=[2, 2])
+norm3 = {k: values(3) for k in ["s", "o", "m"]} | {"v": np.abs(values(3)) + 0.1}
+normed = [double, node("BatchNormalization", "c s o m v", "n", epsilon=1e-3), node("Relu", "n", "y")]
+case("conv_transpose_norm", normed, small, {"w": values(4, 3, 2, 2), **norm3})
+joined = [double, node("Add", "c a", "y")]
+case("conv_transpose_residual", joined, {"x": small, "a": values(2, 3, 10, 6)}, {"w": values(4, 3, 2, 2)})
+beside = [double, node("Relu", "c", "r"), node("Conv", "a k", "d"), node("Concat", "r d", "y", axis=1)]
+case("conv_transpose_in_place", beside, {"x": small, "a": values(2, 5, 10, 6)}, {"w": values(4, 3, 2, 2), "k": values(2, 5, 1, 1)})
+
+# Products of rows with a matrix.
+rows = values(3, 5, 4)
+square = {"w": values(4, 6)}
+case("matmul_2", node("MatMul", "x w", "y"), values(7, 4), square)
+case("matmul_3", node("MatMul", "x w", "y"), rows, square)
+case("matmul_4", node("MatMul", "x w", "y"), values(1, 3, 5, 4), square)
+case("matmul_of_view", [node("Transpose", "x", "t", perm=[2, 1, 0]), node("MatMul", "t w", "y")], values(4, 5, 3), square)
+case("matmul_of_slice", [node("Split", "x", "p q", axis=2), node("MatMul", "q w", "y")], values(3, 5, 8), square)
+case("matmul_bias", [node("MatMul", "x w", "m"), node("Add", "b m", "a"), node("Relu", "a", "y")], rows, {**square, "b": values(6)})
+case("matmul_scalar_bias", [node("MatMul", "x w", "m"), node("Add", "m b", "y")], rows, {**square, "b": np.float32(0.7)})
+case("matmul_row_bias", [node("MatMul", "x w", "m"), node("Add", "m b", "y")], rows, {**square, "b": values(5, 1)})
+case("matmul_twice", [node("MatMul", "x w", "m"), node("Relu", "m", "r"), node("Add", "m r", "y")], rows, square)
+norm6 = {k: values(6) for k in ["s", "o", "m"]} | {"v": np.abs(values(6)) + 0.1}
+turn = dict(perm=[0, 2, 1])
+normed = [
+    node("MatMul", "x w", "p"),
+    node("Transpose", "p", "t", **turn),
+    node("BatchNormalization", "t s o m v", "n", epsilon=1e-3),
+    node("Transpose", "n", "u", **turn),
+    node("Relu", "u", "y"),
+]
+case("matmul_norm", normed, rows, {**square, **norm6})
+case("matmul_norm_seen", normed, rows, {**square, **norm6}, "y n")
+case("matmul_norm_2", [node("MatMul", "x w", "p"), node("BatchNormalization", "p s o m v", "y")], values(7, 4), {**square, **norm6})
+parts = [node("MatMul", "x w", "p"), node("Relu", "p", "r"), node("Concat", "r x", "y", axis=2)]
+case("matmul_in_place", parts, rows, square)
+case("gemm", node("Gemm", "x w b", "y", transB=1, alpha=0.5, beta=2.0), values(7, 4), {"w": values(6, 4), "b": values(6)})
+case("gemm_plain", node("Gemm", "x w b", "y"), values(7, 4), {**square, "b": values(1)})
+case("gemm_unbiased", node("Gemm", "x w", "y"), values(7, 4), square)
+
+# Reductions over any axes.
+for op in ["ReduceMax", "ReduceMean", "ReduceSum"]:
+    opset = 11 if op == "ReduceSum" else 13
+    name = op.lower().replace("reduce", "reduce_")
+    for axes in [[1], [-1], [0], [0, 2], [0, 1, 2]]:
+        for keep in [0, 1]:
+            reduction = node(op, "x", "y", axes=axes, keepdims=keep)
+            case(f"{name}_{''.join(str(a % 3) for a in axes)}_{keep}", reduction, values(3, 5, 4), opset=opset)
+    case(f"{name}_channels", node(op, "x", "y", axes=[1]), image, opset=opset)
+    case(f"{name}_images", node(op, "x", "y", axes=[0, 3], keepdims=0), image, opset=opset)
+    case(f"{name}_all", node(op, "x", "y"), image, opset=opset)
+    seen = [node("Transpose", "x", "t", perm=[2, 0, 1]), node(op, "t", "r", axes=[0]), node("Relu", "r", "y")]
+    case(f"{name}_of_view", seen, values(3, 5, 4), opset=opset)
+case("reduce_sum_13", node("ReduceSum", "x a", "y", keepdims=0), values(3, 5, 4), {"a": ints(1)})
+joined = [node("ReduceMax", "x", "m", axes=[1]), node("Concat", "m x", "y", axis=1)]
+case("reduce_in_place", joined, values(3, 5, 4))
+
+# Feature nets of pillars: layers, maxima over the points, the maximum beside every point.
+net = {"w": values(4, 6), "u": values(12, 8)}
+first = [node("MatMul", "x w", "p"), node("Relu", "p", "h"), node("ReduceMax", "h", "m", axes=[1])]
+last = [node("MatMul", "c u", "q"), node("Relu", "q", "z"), node("ReduceMax", "z", "y", axes=[1], keepdims=0)]
+repeat = [node("Tile", "m r", "t"), node("Concat", "h t", "c", axis=2)]
+repeats = {"r": ints(1, 5, 1)}
+case("pillars_one", first, rows, net, "m")
+case("pillars_squeezed", [*first, node("Squeeze", "m a", "y")], rows, {**net, "a": ints(1)})
+case("pillars_two", [*first, *repeat, *last], rows, {**net, **repeats})
+case("pillars_seen", [*first, *repeat, *last], rows, {**net, **repeats}, "y h")
+case("pillars_followed", [*first, *repeat, *last, node("Sigmoid", "y", "s")], rows, {**net, **repeats}, "s")
+expand = [node("Expand", "m s", "e"), node("Tile", "e r", "t"), node("Concat", "h t", "c", axis=-1)]
+case("pillars_expanded", [*first, *expand, *last], rows, {**net, **repeats, "s": ints(3, 1, 6)})
+swapped = [node("Tile", "m r", "t"), node("Concat", "t h", "c", axis=2)]
+case("pillars_swapped", [*first, *swapped, *last], rows, {**net, **repeats})
+other = [node("MatMul", "x w", "p"), node("Sigmoid", "p", "h"), node("ReduceMax", "h", "m", axes=[1])]
+case("pillars_sigmoid", [*other, *repeat, *last], rows, {**net, **repeats})
+features = [node("MatMul", "x w", "p"), node("Relu", "p", "h"), node("ReduceMax", "h", "y", axes=[2])]
+case("pillars_other_axis", features, rows, net)
+
 # Resizing to the nearest element.
 for mode in ["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "half_pixel_symmetric"]:
     for rounding in ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]:

@@ -4,8 +4,10 @@
 use std::collections::HashMap;
 
 use half::bf16;
-use sensorium::device::{Activation, BinaryKind, Conv2dDesc, OpDesc, Operand, Pool2dDesc, PoolKind};
-use sensorium::models::{LoweredGraph, Slot, Step, WeightPlan};
+use sensorium::device::{
+    Activation, BinaryKind, Conv2dDesc, OpDesc, Operand, PillarsDesc, Pool2dDesc, PoolKind,
+};
+use sensorium::models::{DensePlan, LoweredGraph, Slot, Step, WeightPlan};
 use sensorium::tensor::{DType, View};
 
 /// Runs a graph on inputs given element by element in the order of their buffers; the outputs come back
@@ -173,6 +175,7 @@ impl Memory {
             }
             OpDesc::Conv2d(desc) => self.conv(graph, desc, slots),
             OpDesc::Pool2d(desc) => self.pool(desc, slots),
+            OpDesc::Pillars(desc) => self.pillars(graph, desc, slots),
             OpDesc::ResizeNearest {
                 src,
                 dst,
@@ -281,6 +284,64 @@ impl Memory {
                     out.push(activated + residual.as_ref().map_or(0.0, |r| r[out.len()]));
                 }
             }
+        }
+        self.store(slots[2], &desc.output, out);
+    }
+
+    /// The literal net: both layers on every point, the maximum beside each.
+    fn pillars(&mut self, graph: &LoweredGraph, desc: &PillarsDesc, slots: &[Slot]) {
+        let Slot::Weight(index) = slots[1] else {
+            panic!("weights expected")
+        };
+        let WeightPlan::Pillars {
+            desc: planned,
+            first,
+            second,
+            ..
+        } = &graph.weights[index]
+        else {
+            panic!("weights of a feature net expected")
+        };
+        assert_eq!(planned.as_ref(), desc);
+        assert_eq!(desc.hidden, second.as_ref().map(|_| first.bias.len()));
+        let layer = |plan: &DensePlan, x: &[f64]| -> Vec<f64> {
+            let outputs = plan.bias.len();
+            assert_eq!(plan.weight.len(), x.len() * outputs);
+            let sum = |o: usize| -> f64 {
+                let products = x.iter().enumerate();
+                products
+                    .map(|(i, x)| x * f64::from(plan.weight[i * outputs + o]))
+                    .sum()
+            };
+            (0..outputs)
+                .map(|o| (f64::from(plan.bias[o]) + sum(o)).max(0.0))
+                .collect()
+        };
+        let top = |rows: &[Vec<f64>]| -> Vec<f64> {
+            (0..rows[0].len())
+                .map(|o| rows.iter().map(|row| row[o]).fold(f64::NEG_INFINITY, f64::max))
+                .collect()
+        };
+        let values: Vec<f64> = self
+            .load(slots[0], &desc.points)
+            .iter()
+            .map(|&v| v.into())
+            .collect();
+        let [_, points, features] = desc.points.view.shape[..] else {
+            panic!("points of another rank")
+        };
+        let mut out = Vec::new();
+        for pillar in values.chunks(points * features) {
+            let first: Vec<Vec<f64>> = pillar.chunks(features).map(|x| layer(first, x)).collect();
+            let maximum = top(&first);
+            let last = match second {
+                None => maximum,
+                Some(second) => {
+                    let both = first.iter().map(|h| [&h[..], &maximum[..]].concat());
+                    top(&both.map(|x| layer(second, &x)).collect::<Vec<_>>())
+                }
+            };
+            out.extend(last.into_iter().map(|v| v as f32));
         }
         self.store(slots[2], &desc.output, out);
     }

@@ -1,11 +1,14 @@
 //! The launches of each operation.
 
 mod conv;
+mod dense;
 mod elementwise;
 mod moving;
 mod pool;
+mod reduce;
 
 pub(super) use conv::conv;
+pub(super) use dense::{dense, pillars};
 pub(super) use elementwise::unary;
 
 use super::error::{NodeError, form, invalid};
@@ -22,13 +25,16 @@ const KNOWN: &[&str] = &[
     "Clip",
     "Concat",
     "Conv",
+    "ConvTranspose",
     "Div",
     "Exp",
+    "Gemm",
     "GlobalAveragePool",
     "GlobalMaxPool",
     "HardSigmoid",
     "HardSwish",
     "LeakyRelu",
+    "MatMul",
     "Max",
     "MaxPool",
     "Min",
@@ -36,6 +42,7 @@ const KNOWN: &[&str] = &[
     "Pad",
     "ReduceMax",
     "ReduceMean",
+    "ReduceSum",
     "Relu",
     "Resize",
     "Sigmoid",
@@ -90,7 +97,7 @@ pub(super) fn node(lowerer: &mut Lowerer<'_>, index: usize) -> Result<(), NodeEr
         "Concat" => moving::concat(lowerer, &context, output),
         "MaxPool" | "AveragePool" => pool::pool(lowerer, &context, output),
         "GlobalAveragePool" | "GlobalMaxPool" => pool::global_pool(lowerer, &context, output),
-        "ReduceMean" | "ReduceMax" => pool::reduce(lowerer, &context, output),
+        "ReduceMean" | "ReduceMax" | "ReduceSum" => reduce::reduce(lowerer, &context, output),
         "Resize" | "Upsample" => pool::resized(lowerer, &context, output),
         "Pad" => moving::padded(lowerer, &context, output),
         "Softmax" => elementwise::softmax(lowerer, &context, output),

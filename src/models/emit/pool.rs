@@ -1,4 +1,4 @@
-//! Poolings, reductions over rows and columns, and nearest-neighbour resizing.
+//! Poolings and nearest-neighbour resizing.
 
 use super::super::error::{NodeError, form};
 use super::super::facts::NodeContext;
@@ -53,7 +53,7 @@ fn pooled(
     Ok(())
 }
 
-fn whole_window(kernel: [usize; 2]) -> Geometry2d {
+pub(super) fn whole_window(kernel: [usize; 2]) -> Geometry2d {
     Geometry2d {
         kernel,
         stride: [1, 1],
@@ -77,39 +77,6 @@ pub(super) fn global_pool(
     let dst = lowerer.destination(output, Shape::new(&[n, c, 1, 1])?)?;
     pooled(lowerer, context, whole_window([h, w]), kind, dst)?;
     lowerer.set(output, dst);
-    Ok(())
-}
-
-/// A reduction over rows, columns or both is a pooling with one window.
-pub(super) fn reduce(
-    lowerer: &mut Lowerer<'_>,
-    context: &NodeContext<'_>,
-    output: &str,
-) -> Result<(), NodeError> {
-    let input = context.shape(0)?;
-    let (axes, _) = infer::reduce_axes(context, input.rank())?;
-    let [n, c, h, w] = input[..] else {
-        return form(format!("a reduction of {input}"));
-    };
-    if axes.iter().any(|&a| a < 2) {
-        return form(format!("a reduction over axes {axes:?}"));
-    }
-    let window = |axis: usize, size: usize| if axes.contains(&axis) { size } else { 1 };
-    let kernel = [window(2, h), window(3, w)];
-    let kind = match context.node.op_type.as_str() {
-        "ReduceMax" => PoolKind::Max,
-        _ => PoolKind::AverageExcludingPad,
-    };
-    let dst = lowerer.fresh(output, Shape::new(&[n, c, h / kernel[0], w / kernel[1]])?)?;
-    pooled(lowerer, context, whole_window(kernel), kind, dst)?;
-    let view = lowerer
-        .facts
-        .shape(output)
-        .and_then(|shape| dst.view.reshape(shape));
-    match view {
-        Some(view) => lowerer.finish(output, dst.with_view(view)),
-        None => return form("this shape of the result"),
-    }
     Ok(())
 }
 
