@@ -14,7 +14,7 @@ pub(super) fn write_recording<T>(
     write: impl FnOnce(&Path) -> miette::Result<T>,
 ) -> miette::Result<T> {
     if out.extension().is_none_or(|suffix| suffix != "mcap") {
-        let stem = out.file_stem().unwrap_or_else(|| out.as_os_str());
+        let stem = out.file_stem().unwrap_or(out.as_os_str());
         return Err(miette!(
             help = format!(
                 "give the file's whole name, such as --out {}.mcap",
