@@ -35,11 +35,14 @@ impl Bench {
     }
 
     fn with_variants(storage: DType, variants: usize) -> Self {
-        let source = CenterPointSource {
+        Self::of(&CenterPointSource {
             storage,
             variants,
             ..CenterPointSource::new("centerpoint", &shipped())
-        };
+        })
+    }
+
+    fn of(source: &CenterPointSource) -> Self {
         let loaded = source.load().unwrap();
         let mut device = CpuDevice::open(&CpuConfig {
             arena_bytes: 512 << 20,
@@ -356,4 +359,111 @@ fn a_file_of_another_kind_is_told_by_name() {
         text.contains("other.safetensors") && text.contains("`model`"),
         "{text}"
     );
+}
+
+/// Parameters in the form of Autoware's files, for a grid of 24 x 32 cells.
+const SMALL_GRID: &str = "/**:
+  ros__parameters:
+    model_params:
+      class_names: [CAR, TRUCK, BUS, BICYCLE, PEDESTRIAN]
+      point_feature_size: 4
+      max_voxel_size: 600
+      point_cloud_range: [-16.0, -12.0, -3.0, 16.0, 12.0, 5.0]
+      voxel_size: [1.0, 1.0, 8.0]
+      downsample_factor: 2
+      encoder_in_feature_size: 9
+      has_variance: false
+      has_twist: false
+      detection_score_thresholds:
+        distance_bin_upper_limits: [50.0, 200.0]
+        min_confidence_scores:
+          CAR: [0.6, 0.6]
+          TRUCK: [0.6, 0.6]
+          BUS: [0.6, 0.6]
+          BICYCLE: [0.6, 0.6]
+          PEDESTRIAN: [0.6, 0.6]
+    post_process_params:
+      circle_nms_dist_threshold: 0.5
+      iou_nms_search_distance_2d: 10.0
+      iou_nms_threshold: 0.1
+      yaw_norm_thresholds: [0.3, 0.3, 0.3, 0.3, 0.0]
+    densification_params:
+      world_frame_id: map
+      num_past_frames: 1
+    cloud_capacity: 2000000
+";
+
+#[test]
+fn the_two_onnx_files_of_autoware_equal_onnx_runtime_from_sweeps_to_objects() {
+    let (Some(mut exporter), Some(mut runtime)) = (
+        support::oracle("centerpoint_onnx.py"),
+        support::oracle("run_centerpoint_onnx.py"),
+    ) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    support::run(exporter.arg(folder.path()));
+    std::fs::write(path("small.param.yaml"), SMALL_GRID).unwrap();
+    let source = CenterPointSource {
+        encoder: Some(path("pts_voxel_encoder_centerpoint.onnx")),
+        params: vec![path("small.param.yaml")],
+        ..CenterPointSource::new("autoware", &path("pts_backbone_neck_head_centerpoint.onnx"))
+    };
+    let mut bench = Bench::of(&source);
+    let mut drive = Drive::new(&DriveConfig::default(), 12);
+    let frames = [drive.next_frame(), drive.next_frame()];
+    for frame in &frames {
+        bench.prepare(sweep(&frame.cloud, frame)).unwrap();
+    }
+    let (points, index) = (bench.inputs[0].bytes().unwrap(), bench.inputs[1].bytes().unwrap());
+    let rows = 600 * 32 * 9;
+    std::fs::write(path("points"), &points[..4 * rows]).unwrap();
+    std::fs::write(path("index"), &index[..4 * 24 * 32]).unwrap();
+    let used = index
+        .as_chunks::<4>()
+        .0
+        .iter()
+        .filter(|&&word| u32::from_le_bytes(word) < 600)
+        .count();
+    assert!(used > 100, "{used} pillars");
+    runtime.args([
+        &source.encoder.clone().unwrap(),
+        &source.weights,
+        &path("points"),
+        &path("index"),
+    ]);
+    let planes = support::floats(&support::run(runtime.args(["24", "32"])));
+    let (cells, channels) = (12 * 16, 15);
+    assert_eq!(planes.len(), cells * channels);
+    let rows = (0..cells).flat_map(|cell| (0..channels).map(move |channel| (channel, cell)));
+    let expected: Vec<f32> = rows
+        .map(|(channel, cell)| planes[channel * cells + cell])
+        .collect();
+    let heads = bench.heads(0);
+    let top = expected.iter().fold(0.0_f32, |top, v| top.max(v.abs()));
+    for (ours, theirs) in heads.iter().zip(&expected) {
+        assert!((ours - theirs).abs() <= 2e-5 * top, "{ours} for {theirs}");
+    }
+    assert_eq!(
+        objects(&bench.host, &heads).len(),
+        objects(&bench.host, &expected).len()
+    );
+}
+
+#[test]
+fn files_that_do_not_belong_together_are_told() {
+    let told = |source: CenterPointSource| source.load().unwrap_err().to_string();
+    let onnx = CenterPointSource::new("c", Path::new("heads.onnx"));
+    assert!(told(onnx.clone()).contains("pts_voxel_encoder"), "no encoder");
+    let without_params = CenterPointSource {
+        encoder: Some("encoder.onnx".into()),
+        ..onnx
+    };
+    assert!(told(without_params).contains("parameter files"));
+    let both = CenterPointSource {
+        encoder: Some("encoder.onnx".into()),
+        ..CenterPointSource::new("c", &shipped())
+    };
+    assert!(told(both).contains("brings its own"));
 }

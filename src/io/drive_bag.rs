@@ -139,8 +139,12 @@ impl DriveBag {
         let first = !std::mem::replace(&mut self.mounted, true);
         for message in drive_messages(frame, first)? {
             let channel = self.channels.of(&message.topic);
-            self.recorder
-                .write(channel, message.log_time_ns, message.publish_time_ns, &message.data)?;
+            self.recorder.write(
+                channel,
+                message.log_time_ns,
+                message.publish_time_ns,
+                &message.data,
+            )?;
         }
         Ok(())
     }
@@ -184,7 +188,12 @@ pub fn drive_messages(frame: &DriveFrame, first: bool) -> Result<Vec<BagMessage>
     let place = tf(header(MAP_FRAME)?, BASE_FRAME, &frame.world_from_base);
     messages.push(message(TF_TOPIC, TF_TYPE, stamp_ns, place.encode()?));
     let odometry = odometry(header(MAP_FRAME)?, frame);
-    messages.push(message(ODOMETRY_TOPIC, ODOMETRY_TYPE, stamp_ns, odometry.encode()?));
+    messages.push(message(
+        ODOMETRY_TOPIC,
+        ODOMETRY_TYPE,
+        stamp_ns,
+        odometry.encode()?,
+    ));
 
     let cloud = encode_cloud(&frame.cloud, header(LIDAR_FRAME)?)
         .map_err(|source| DriveBagError::Cloud { stamp_ns, source })?;
@@ -193,7 +202,12 @@ pub fn drive_messages(frame: &DriveFrame, first: bool) -> Result<Vec<BagMessage>
         header: header(LIDAR_FRAME)?,
         objects: frame.truth.iter().map(|truth| (&truth.object).into()).collect(),
     };
-    messages.push(message(TRUTH_TOPIC, DETECTED_OBJECTS_TYPE, end_ns, objects.encode()?));
+    messages.push(message(
+        TRUTH_TOPIC,
+        DETECTED_OBJECTS_TYPE,
+        end_ns,
+        objects.encode()?,
+    ));
     let named = frame.truth.iter().map(|truth| {
         let text = format!("{} {}", truth.object.label.name(), truth.id);
         (truth.id, &truth.object, text)

@@ -84,7 +84,8 @@ impl RecorderSink {
             }
             Detections::Objects(_) => {
                 let text = definition(MARKER_ARRAY_TYPE).unwrap_or_default();
-                self.recorder.add_ros_channel(&annotations, MARKER_ARRAY_TYPE, &text)
+                self.recorder
+                    .add_ros_channel(&annotations, MARKER_ARRAY_TYPE, &text)
             }
         };
         let boxes = boxes.map_err(|e| told(&e))?;
