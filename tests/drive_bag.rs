@@ -249,7 +249,10 @@ fn rosbags_and_mcap_read_what_was_driven() {
             assert!(
                 numbers(&caption["position"])[2] > truth.object.position_m[2] + truth.object.size_m[2] / 2.0
             );
-            assert_eq!(caption["text"], format!("{:?} {}", truth.object.label, truth.id));
+            assert_eq!(
+                caption["text"],
+                format!("{} {}", truth.object.label.name(), truth.id)
+            );
         }
     }
     let mount = &topics["/tf_static"][0]["transforms"][0];

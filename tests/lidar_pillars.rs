@@ -81,12 +81,11 @@ fn contents(set: &PillarSet) -> Vec<(PillarCell, Vec<Vec<f32>>)> {
     (0..set.len()).map(pillar).collect()
 }
 
+/// Place and points of a pillar.
+type Pillar = (PillarCell, Vec<Vec<f32>>);
+
 /// The rules once more, point by point with a map in place of counters.
-fn by_the_rules(
-    points: &Points,
-    grid: &PillarGridSpec,
-    seed: Option<u64>,
-) -> (Vec<(PillarCell, Vec<Vec<f32>>)>, PillarStats) {
+fn by_the_rules(points: &Points, grid: &PillarGridSpec, seed: Option<u64>) -> (Vec<Pillar>, PillarStats) {
     let rows = points.rows();
     let given = rows.len().min(grid.cloud_capacity());
     let mut order: Vec<u32> = (0..given as u32).collect();

@@ -27,11 +27,14 @@ fn bits(transform: &Affine3f) -> [u32; 12] {
     })
 }
 
+/// Rotation, translation, and the bits of three results.
+type EigenCase = ([f64; 4], [f64; 3], [[u32; 12]; 3]);
+
 /// A pose, its float32 form, the inverse of that, and its product with the inverse of the line above (the first: with
 /// the identity), as a program on Eigen 3.3.90 printed them (g++ -O2; the same with -O3, AVX2, and without vectors).
 #[rustfmt::skip]
 #[expect(clippy::excessive_precision, clippy::unreadable_literal, reason = "as printed")]
-const EIGEN: [([f64; 4], [f64; 3], [[u32; 12]; 3]); 4] = [
+const EIGEN: [EigenCase; 4] = [
     (
         [0.62351694453151096, -0.75179702185706287, -0.1714065824953645, 0.12902573885159227],
         [-3204.6995777126554, -25056.847771725665, -4.7558104988531635],

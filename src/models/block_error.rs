@@ -23,7 +23,7 @@ pub enum BlockError {
         /// Which tensor.
         tensor: String,
         /// Its shape.
-        found: Shape,
+        found: Box<Shape>,
         /// What was expected, in words.
         expected: String,
     },
@@ -55,7 +55,7 @@ pub enum BlockError {
         /// The block or layer.
         block: String,
         /// What is wrong.
-        source: TensorError,
+        source: Box<TensorError>,
     },
     /// The device refused.
     #[error("{block}: {source}")]
@@ -79,7 +79,7 @@ impl BlockError {
         Self::Shape {
             block: block.into(),
             tensor: tensor.into(),
-            found,
+            found: Box::new(found),
             expected: expected.into(),
         }
     }
@@ -96,7 +96,7 @@ impl BlockError {
     pub(super) fn tensor(block: &str) -> impl Fn(TensorError) -> Self + '_ {
         move |source| Self::Tensor {
             block: block.into(),
-            source,
+            source: Box::new(source),
         }
     }
 }

@@ -326,7 +326,7 @@ impl Block<'_, '_> {
 fn count_odd(cloud: &PointCloud) -> (usize, usize) {
     let odd = |v: f32| {
         let size = v.abs();
-        !(size <= FAR_M) | ((size < f32::MIN_POSITIVE) & (size > 0.0))
+        (size > FAR_M) | size.is_nan() | ((size < f32::MIN_POSITIVE) & (size > 0.0))
     };
     let (mut non_finite, mut implausible) = (0, 0);
     for ((&x, &y), &z) in cloud.x.iter().zip(&cloud.y).zip(&cloud.z) {

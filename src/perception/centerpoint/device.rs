@@ -36,7 +36,7 @@ pub struct CenterPointGraph {
 #[derive(Debug, Clone)]
 enum Network {
     Blocks(Arc<Blocks>),
-    Onnx(OnnxNetwork),
+    Onnx(Box<OnnxNetwork>),
 }
 
 #[derive(Debug)]
@@ -94,7 +94,7 @@ impl CenterPointGraph {
         Ok(Self {
             name,
             output: TensorSpec::new(&[1, rows, columns, network.columns], DType::F32)?,
-            network: Network::Onnx(network),
+            network: Network::Onnx(Box::new(network)),
             buckets: vec![shape.pillars],
             shape,
             canvas,
