@@ -1,6 +1,6 @@
 //! Point-cloud files: PCD, the `.bin` tables of KITTI and nuScenes, NumPy arrays, and PointCloud2 messages as they are.
 //!
-//! [`read`] and [`write`] go by the extension. A file is untrusted: no length in it is believed before the bytes for it
+//! [`read`] and [`write()`] go by the extension. A file is untrusted: no length in it is believed before the bytes for it
 //! are there.
 
 mod error;
@@ -167,7 +167,7 @@ pub fn write(path: &Path, cloud: &PointCloud, options: CloudWriteOptions<'_>) ->
     })
 }
 
-/// The bytes of a point-cloud file; see [`write`].
+/// The bytes of a point-cloud file; see [`write()`].
 ///
 /// # Errors
 /// [`CloudFileError::Cloud`], [`CloudFileError::Stamp`].
