@@ -92,7 +92,7 @@ impl CenterPointSource {
         warnings: Vec<String>,
     ) -> Result<LoadedCenterPoint, LoadError> {
         let params = self.adjusted(params)?;
-        let [grid_x, grid_y, _] = params.grid_size();
+        let [grid_x, grid_y] = params.grid_size();
         let network = OnnxNetwork::open(encoder, &self.weights, &params, params.max_voxels, self.storage)?;
         let shape = FrameShape {
             pillars: params.max_voxels,
@@ -120,7 +120,7 @@ impl CenterPointSource {
         let (weights, own) = CenterPointWeights::read(&Safetensors::open(&self.weights)?)?;
         let (params, warnings) = from_files.unwrap_or((own, Vec::new()));
         let params = self.adjusted(params)?;
-        let [grid_x, grid_y, _] = params.grid_size();
+        let [grid_x, grid_y] = params.grid_size();
         let (most, variants) = (params.max_voxels, self.variants.max(1));
         let buckets: Vec<usize> = (1..=variants)
             .map(|part| (most * part).div_ceil(variants))
@@ -158,7 +158,7 @@ impl CenterPointSource {
             }
         }
         params.validate()?;
-        let [grid_x, grid_y, _] = params.grid_size();
+        let [grid_x, grid_y] = params.grid_size();
         params.max_voxels = params.max_voxels.min(grid_x * grid_y);
         Ok(params)
     }

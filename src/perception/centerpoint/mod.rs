@@ -15,8 +15,8 @@ pub use device::CenterPointGraph;
 pub use host::{CenterPoint, CenterPointOptions, HeadLayout, PointRows};
 pub use load::{CenterPointSource, LoadError, LoadedCenterPoint};
 pub use params::{
-    CenterPointParams, MAX_PARAM_FILE_BYTES, MAX_POINTS_PER_VOXEL, ParamError, ParamOrigin, REMAPPER_CLASSES,
-    RemapperParams, RuntimeParam, RuntimeValue, class_label,
+    CenterPointParams, MAX_PARAM_FILE_BYTES, MAX_POINTS_PER_VOXEL, ParamError, ParamOrigin, RemapperParams,
+    RuntimeParam, RuntimeValue,
 };
 pub use weights::{CenterPointWeights, POINT_LANES, WeightsError};
 

@@ -38,7 +38,7 @@ impl OnnxNetwork {
         pillars: usize,
         storage: DType,
     ) -> Result<Self, LoadError> {
-        let [grid_x, grid_y, _] = params.grid_size();
+        let [grid_x, grid_y] = params.grid_size();
         let points = vec![
             pillars,
             params.max_points_per_voxel,

@@ -17,22 +17,11 @@ use std::path::Path;
 
 use serde::{Serialize, Serializer};
 
+use crate::lidar::semantic_label;
 use crate::outputs::ObjectLabel;
 
 /// Points that a pillar keeps. Autoware's kernels fix it; no file says it.
 pub const MAX_POINTS_PER_VOXEL: usize = 32;
-
-/// Classes of a remapper, in the order of its rows and columns.
-pub const REMAPPER_CLASSES: [ObjectLabel; 8] = [
-    ObjectLabel::Unknown,
-    ObjectLabel::Car,
-    ObjectLabel::Truck,
-    ObjectLabel::Bus,
-    ObjectLabel::Trailer,
-    ObjectLabel::Motorcycle,
-    ObjectLabel::Bicycle,
-    ObjectLabel::Pedestrian,
-];
 
 /// Parameters of one CenterPoint model, the names and meanings of `autoware_lidar_centerpoint`.
 ///
@@ -45,7 +34,7 @@ pub const REMAPPER_CLASSES: [ObjectLabel; 8] = [
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CenterPointParams {
-    /// Class of every channel of the heat map, such as `CAR`; [`class_label`] says what is published.
+    /// Class of every channel of the heat map, such as `CAR`; [`Self::labels`] says what is published.
     pub class_names: Vec<String>,
     /// Numbers of a point: 4 (x, y, z, age) or 5 (x, y, z, intensity, age).
     pub point_feature_size: usize,
@@ -91,8 +80,8 @@ pub struct CenterPointParams {
 }
 
 /// Which objects change their class by the area they cover, in Autoware's `detection_class_remapper`. Each list is a
-/// matrix by rows: row the class that the network says, column the class it becomes, both in the order of
-/// [`REMAPPER_CLASSES`].
+/// matrix by rows: row the class that the network says, column the class it becomes, both in the order of the
+/// numbers of [`ObjectLabel`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RemapperParams {
     /// 1 where the change is allowed, else 0.
@@ -127,44 +116,26 @@ impl CenterPointParams {
         check::check(self, &check::Places::default())
     }
 
-    /// Pillars in x, y and z. 0 where the sizes are none that [`Self::validate`] accepts.
+    /// Pillars in x and y: the whole part of range by size in float32, as Autoware computes it. 0 where the sizes are
+    /// none that [`Self::validate`] accepts.
     #[must_use]
-    pub fn grid_size(&self) -> [usize; 3] {
-        [0, 1, 2].map(|axis| check::cells(self, axis).unwrap_or(0))
+    pub fn grid_size(&self) -> [usize; 2] {
+        [0, 1].map(|axis| check::cells(self, axis).unwrap_or(0))
     }
 
     /// Cells of the head in x and y. 0 where the sizes are none that [`Self::validate`] accepts.
     #[must_use]
     pub fn head_grid_size(&self) -> [usize; 2] {
-        let [x, y, _] = self.grid_size();
-        [x, y].map(|cells| cells.checked_div(self.downsample_factor).unwrap_or(0))
+        self.grid_size()
+            .map(|cells| cells.checked_div(self.downsample_factor).unwrap_or(0))
     }
 
     /// What is published for every class.
     #[must_use]
     pub fn labels(&self) -> Vec<ObjectLabel> {
-        self.class_names.iter().map(|name| class_label(name)).collect()
+        self.class_names.iter().map(|name| semantic_label(name)).collect()
     }
 }
-
-/// What Autoware publishes for a class of the network: [`ObjectLabel::Unknown`] for names it does not know.
-#[must_use]
-pub fn class_label(class_name: &str) -> ObjectLabel {
-    CLASS_LABELS
-        .iter()
-        .find(|(name, _)| *name == class_name)
-        .map_or(ObjectLabel::Unknown, |&(_, label)| label)
-}
-
-const CLASS_LABELS: [(&str, ObjectLabel); 7] = [
-    ("CAR", ObjectLabel::Car),
-    ("TRUCK", ObjectLabel::Truck),
-    ("BUS", ObjectLabel::Bus),
-    ("TRAILER", ObjectLabel::Trailer),
-    ("BICYCLE", ObjectLabel::Bicycle),
-    ("MOTORBIKE", ObjectLabel::Motorcycle),
-    ("PEDESTRIAN", ObjectLabel::Pedestrian),
-];
 
 /// JSON has no infinity, and a report must not say `null` for a bin without end.
 fn limits<S: Serializer>(limits: &[f64], serializer: S) -> Result<S::Ok, S::Error> {

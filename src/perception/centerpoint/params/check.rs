@@ -4,17 +4,20 @@ use std::collections::BTreeMap;
 
 use super::error::{ParamError, ParamOrigin};
 use super::keys::Param;
-use super::{CenterPointParams, REMAPPER_CLASSES, RemapperParams};
+use super::{CenterPointParams, RemapperParams};
+use crate::lidar::EncoderInput;
 
 /// Most classes, pillars, cells in one direction, points and past sweeps; far beyond any sensor, and small enough
 /// that nothing computed from them overflows.
 const MAX_CLASSES: usize = 256;
 const MAX_BINS: usize = 256;
 const MAX_VOXELS: usize = 1 << 24;
-const MAX_CELLS: usize = 1 << 13;
+const MAX_CELLS: usize = 1 << 12;
 const MAX_CLOUD_CAPACITY: usize = 1 << 30;
 const MAX_PAST_FRAMES: usize = 1_000;
-const MAX_POINTS: usize = 1_024;
+const MAX_POINTS: usize = 255;
+/// Rows, and columns, of a remapper.
+const REMAPPER_CLASSES: usize = 8;
 /// How far from a whole number of pillars a range may be: what float32 leaves of a range in metres is far less.
 const CELL_TOLERANCE: f64 = 1e-3;
 
@@ -66,18 +69,16 @@ fn length(place: (ParamOrigin, String), found: usize, expected: impl Into<String
     }
 }
 
-/// Whole pillars along an axis.
+/// Pillars along an axis, if they are close to a whole number: the whole part of the float32 quotient, which is one
+/// less than that number where float32 falls short of it.
 pub(super) fn cells(params: &CenterPointParams, axis: usize) -> Option<usize> {
-    let [low, high, size] = [
-        params.point_cloud_range_m[axis],
-        params.point_cloud_range_m[axis + 3],
-        params.voxel_size_m[axis],
-    ]
-    .map(f64::from);
-    let exact = (high - low) / size;
+    let span = params.point_cloud_range_m[axis + 3] - params.point_cloud_range_m[axis];
+    let size = params.voxel_size_m[axis];
+    let exact = f64::from(span) / f64::from(size);
     let whole = exact.round();
     let fits = whole >= 1.0 && whole <= MAX_CELLS as f64 && (exact - whole).abs() <= CELL_TOLERANCE;
-    (size > 0.0 && fits).then_some(whole as usize)
+    let cells = (span / size) as usize;
+    (size > 0.0 && fits && cells > 0).then_some(cells)
 }
 
 pub(super) fn check(params: &CenterPointParams, places: &Places) -> Result<(), ParamError> {
@@ -134,12 +135,9 @@ fn check_sizes(params: &CenterPointParams, places: &Places) -> Result<(), ParamE
     };
     within(Param::PointFeatureSize, params.point_feature_size, 4, 5)?;
     let encoder = params.encoder_in_feature_size;
-    let possible: &[usize] = if params.point_feature_size == 4 {
-        &[9, 10]
-    } else {
-        &[11]
-    };
-    if !possible.contains(&encoder) {
+    let fits =
+        EncoderInput::from_size(encoder).is_ok_and(|it| it.point_features() == params.point_feature_size);
+    if !fits {
         return Err(refuse(
             places.of(Param::EncoderFeatures),
             encoder.to_string(),
@@ -190,7 +188,7 @@ fn check_grid(params: &CenterPointParams, places: &Places) -> Result<(), ParamEr
                 "finite metres above 0",
             ));
         }
-        if cells(params, axis).is_none() {
+        if axis < 2 && cells(params, axis).is_none() {
             let found = format!("{size} in {name}");
             let span = high[axis] - low[axis];
             return Err(refuse(
@@ -200,14 +198,15 @@ fn check_grid(params: &CenterPointParams, places: &Places) -> Result<(), ParamEr
             ));
         }
     }
-    let [x, y, z] = params.grid_size();
-    if z != 1 {
+    let height = high[2] - low[2];
+    if (params.voxel_size_m[2] - height).abs() > CELL_TOLERANCE as f32 * height {
         return Err(refuse(
             voxel(),
             format!("{} in z", params.voxel_size_m[2]),
-            format!("{}: a pillar is as high as the range", high[2] - low[2]),
+            format!("{height}: a pillar is as high as the range"),
         ));
     }
+    let [x, y] = params.grid_size();
     let factor = params.downsample_factor;
     if factor == 0 || !x.is_multiple_of(factor) || !y.is_multiple_of(factor) {
         return Err(refuse(
@@ -307,7 +306,7 @@ fn check_suppression(params: &CenterPointParams, places: &Places) -> Result<(), 
 }
 
 fn check_remapper(remapper: &RemapperParams, places: &Places) -> Result<(), ParamError> {
-    let classes = REMAPPER_CLASSES.len();
+    let classes = REMAPPER_CLASSES;
     let cell = |i: usize| format!("row {}, column {}", i / classes, i % classes);
     let lengths = [
         (Param::Allow, remapper.allow.len()),

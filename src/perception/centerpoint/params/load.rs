@@ -10,7 +10,8 @@ use super::file::{self, Leaf};
 use super::given::Given;
 use super::keys::{self, Generation, Param, Role};
 use super::scores::{self, Scores};
-use super::{CLASS_LABELS, CenterPointParams, MAX_POINTS_PER_VOXEL, RemapperParams, class_label};
+use super::{CenterPointParams, MAX_POINTS_PER_VOXEL, RemapperParams};
+use crate::lidar::semantic_label;
 use crate::outputs::ObjectLabel;
 
 /// Keys that are not known, told one by one; of more, the number is told.
@@ -291,13 +292,12 @@ impl Merged {
         }
         let strangers = class_names
             .iter()
-            .filter(|name| class_label(name) == ObjectLabel::Unknown && *name != "UNKNOWN");
+            .filter(|name| semantic_label(name) == ObjectLabel::Unknown && *name != "UNKNOWN");
         for name in strangers {
-            let known: Vec<&str> = CLASS_LABELS.iter().map(|(name, _)| *name).collect();
             self.warnings.push(format!(
-                "class `{}` is published as UNKNOWN; Autoware knows {}",
+                "class `{}` is published as UNKNOWN; expected CAR, TRUCK, BUS, TRAILER, BICYCLE, MOTORBIKE or \
+                 PEDESTRIAN",
                 name.escape_debug(),
-                known.join(", ")
             ));
         }
         if !self.defaults.is_empty() {
