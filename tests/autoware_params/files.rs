@@ -160,7 +160,7 @@ fn files_that_are_no_parameter_files_are_refused() {
     }
     let open = of("/**:\n  ros__parameters: {a: [1\n");
     assert!(
-        open.starts_with("node.yaml:3: this is no YAML that can be read: "),
+        open.starts_with("node.yaml:2: this is no YAML that can be read: "),
         "{open}"
     );
     assert_eq!(
