@@ -582,3 +582,50 @@ fn a_head_without_speeds_decodes_without_them() {
     let error = net.decoder(&usual()).decode(&heads, &mut boxes).unwrap_err();
     assert!(error.to_string().contains("vel head has 0 channels"), "{error}");
 }
+
+#[test]
+fn a_head_of_one_class_decodes_alike_from_planes_and_from_rows() {
+    let cells = 30 * 20;
+    let channels = HeadChannels::centerpoint(1, false);
+    let state = &mut (81_u64 << 40);
+    let rows: Vec<f32> = (0..cells * 12).map(|_| random(state) * 2.0).collect();
+    let column = |first: usize, count: usize| -> Vec<f32> {
+        (0..count * cells)
+            .map(|i| rows[i % cells * 12 + first + i / cells])
+            .collect()
+    };
+    let (heatmap, offset, z, dim) = (column(0, 1), column(1, 2), column(3, 1), column(4, 3));
+    let (rot, vel) = (column(7, 2), column(9, 2));
+    let planes = HeadPlanes {
+        heatmap: &heatmap,
+        offset: &offset,
+        z: &z,
+        dim: &dim,
+        rot: &rot,
+        vel: &vel,
+    };
+    let params = CenterHeadParams {
+        voxel_size_m: [0.5; 2],
+        range_min_m: [-7.0; 2],
+        downsample_factor: 1,
+        grid: [30, 20],
+        has_variance: false,
+        has_twist: true,
+    };
+    let decoder = CenterHeadDecode::new(&params, Gates::new(1, &[100.0], &[0.6], &[0.0]).unwrap()).unwrap();
+    let decode = |heads: &CenterHeads<'_>| {
+        let mut boxes = Vec::new();
+        decoder.decode(heads, &mut boxes).unwrap();
+        boxes
+    };
+    let boxes = decode(&CenterHeads::planes(planes, channels, cells).unwrap());
+    let above = heatmap
+        .iter()
+        .filter(|&&logit| 1.0 / (1.0 + (-logit).exp()) >= 0.6)
+        .count();
+    assert_eq!(boxes.len(), above);
+    assert_eq!(
+        decode(&CenterHeads::packed_rows(&rows, 12, channels, cells).unwrap()),
+        boxes
+    );
+}

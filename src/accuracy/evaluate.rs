@@ -163,8 +163,8 @@ pub struct Evaluation {
     pub mean_ap_all_points: Vec<(f64, f64)>,
 }
 
-/// Compares detections with the truth, frame by frame. Frames belong together that have the same stamp; the order of
-/// frames and objects matters only between detections of equal score.
+/// Compares detections with the truth, frame by frame. Frames belong together that have the same stamp, and no side has a
+/// stamp twice; the order of frames and objects matters only between detections of equal score.
 ///
 /// # Errors
 /// [`EvaluationParamsError`].

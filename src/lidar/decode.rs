@@ -154,21 +154,16 @@ impl CenterHeadDecode {
             ..DecodeCounts::default()
         };
         let mut looked_at = 0;
-        let mut each = |cell: usize| {
+        let each = |cell: usize| {
             looked_at += 1;
             self.decode_cell(heads, cell, &mut counts, out);
         };
-        match heads.heatmap.row(0) {
-            // One class is both a row and a plane; planes are the faster form.
-            Some(_) if heads.heatmap.channels() > 1 => {
-                for cell in 0..heads.cells {
-                    let row = heads.heatmap.row(cell).unwrap_or_default();
-                    if self.row_is_candidate(row) {
-                        each(cell);
-                    }
-                }
-            }
-            _ => self.plane_candidates(heads, each),
+        if heads.heatmap.is_planar() {
+            self.plane_candidates(heads, each);
+        } else {
+            (0..heads.cells)
+                .filter(|&cell| self.row_is_candidate(heads.heatmap.row(cell)))
+                .for_each(each);
         }
         counts.below_score += heads.cells - looked_at;
         Ok(counts)
@@ -259,8 +254,7 @@ impl CenterHeadDecode {
             let length = BLOCK.min(heads.cells - start);
             let mut hits = [0_u32; BLOCK];
             for (class, &floor) in self.logit_floors.iter().enumerate() {
-                // Planes: the only form left here.
-                let run = heads.heatmap.run(class, start, length).unwrap_or_default();
+                let run = heads.heatmap.run(class, start, length);
                 for (hit, &logit) in hits.iter_mut().zip(run) {
                     *hit |= u32::from(at_least(logit, floor));
                 }

@@ -99,14 +99,19 @@ impl<'a> HeadView<'a> {
         self.data[channel * self.channel_stride + cell * self.cell_stride]
     }
 
-    /// A run of cells of one channel, where they lie side by side.
-    pub(super) fn run(&self, channel: usize, start: usize, length: usize) -> Option<&'a [f32]> {
-        (self.cell_stride == 1).then(|| &self.data[channel * self.channel_stride + start..][..length])
+    /// Whether the cells of a channel lie side by side; else the channels of a cell do.
+    pub(super) const fn is_planar(&self) -> bool {
+        self.cell_stride == 1
     }
 
-    /// All channels of one cell, where they lie side by side.
-    pub(super) fn row(&self, cell: usize) -> Option<&'a [f32]> {
-        (self.channel_stride == 1).then(|| &self.data[cell * self.cell_stride..][..self.channels])
+    /// A run of cells of one channel of planes.
+    pub(super) fn run(&self, channel: usize, start: usize, length: usize) -> &'a [f32] {
+        &self.data[channel * self.channel_stride + start..][..length]
+    }
+
+    /// All channels of one cell of rows.
+    pub(super) fn row(&self, cell: usize) -> &'a [f32] {
+        &self.data[cell * self.cell_stride..][..self.channels]
     }
 }
 
