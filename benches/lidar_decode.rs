@@ -20,7 +20,7 @@ const COLUMNS: usize = 15;
 /// The value of column `column` at `cell`, the same in benches/peers/lidar_decode.py: 64 objects on a quiet map, each seen
 /// by 3 x 3 cells.
 fn value(column: usize, cell: usize) -> f32 {
-    let noise = ((cell * 2_654_435_761 + column * 40_503) >> 7 & 0xffff) as f32 / 65536.0;
+    let noise = (((cell * 2_654_435_761 + column * 40_503) >> 7) & 0xffff) as f32 / 65536.0;
     let (ix, iy) = (cell % SIDE, cell / SIDE);
     let candidate = ix % 32 < 3 && iy % 32 < 3;
     match column {

@@ -168,8 +168,8 @@ fn by_the_formula(net: &Net, gates: &Gates) -> Vec<Box3d> {
         }
         let (sin, cos) = (net.at(rot, cell), net.at(rot + 1, cell));
         let norm = (sin * sin + cos * cos).sqrt();
-        let strong = norm >= gates.yaw_norm_thresholds()[label];
-        if !strong || score == 0.0 {
+        let threshold = gates.yaw_norm_thresholds()[label];
+        if norm < threshold || norm.is_nan() || score == 0.0 {
             continue;
         }
         let mut decoded = Box3d {

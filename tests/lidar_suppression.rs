@@ -575,7 +575,7 @@ fn peaks_are_local_maxima_of_their_class() {
                         for c in column as i64 - reach..=column as i64 + reach {
                             if (0..rows as i64).contains(&r) && (0..columns as i64).contains(&c) {
                                 let other = logits[label * cells + r as usize * columns + c as usize];
-                                best &= other.is_nan() | (other <= logits[i]);
+                                best &= other <= logits[i] || other.is_nan();
                             }
                         }
                     }
