@@ -177,16 +177,16 @@ pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
     Ok(code)
 }
 
-/// The truth of a frame as far as the network looks.
+/// The truth of a frame. What lies beyond the network's reach is as good as unseen: neither missed nor a false alarm.
 fn frame_of(frame: &TruthFrame) -> FrameObjects {
-    let inside = frame.objects.iter().filter(|object| {
+    let objects = frame.objects.iter().map(|object| {
         let [x, y, _] = object.object.position_m;
-        x.abs().max(y.abs()) < REACH_M
-    });
-    let objects = inside.map(|object| SeenObject {
-        object: object.object,
-        points: Some(object.points),
-        velocity_mps: Some(object.velocity_mps),
+        let in_reach = x.abs().max(y.abs()) < REACH_M;
+        SeenObject {
+            object: object.object,
+            points: Some(if in_reach { object.points } else { 0 }),
+            velocity_mps: Some(object.velocity_mps),
+        }
     });
     FrameObjects {
         stamp_ns: frame.stamp_ns,
@@ -246,7 +246,7 @@ fn quality(evaluation: &Evaluation) -> QualityTable {
         rows: classes.map(quality_row).collect(),
         note: format!(
             "A detection is right if its centre lies within {MATCH_M} m of an object's of its class that no better one took. \
-             Objects with fewer than {} LiDAR points count neither way; those of dropped sweeps are missed. AP: area under precision over recall, of what \
+             Objects with fewer than {} LiDAR points or beyond the network's reach count neither way; those of dropped sweeps are missed. AP: area under precision over recall, of what \
              is reported. Heading: median error of those found.",
             EvaluationParams::default().min_points
         ),

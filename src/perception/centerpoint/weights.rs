@@ -268,8 +268,9 @@ impl Reader<'_> {
     }
 }
 
-/// Pillars that the device has room for unless parameters say otherwise.
-const DEFAULT_MAX_VOXELS: usize = 16_000;
+/// Pillars that the device has room for unless parameters say otherwise. Two sweeps of 64 rings in open country make
+/// up to some 20,000 of them, in a street half as many.
+const DEFAULT_MAX_VOXELS: usize = 24_000;
 
 /// Weights `[features, outputs]` for points of [`POINT_LANES`] values.
 pub(super) fn padded(first: &ndarray::Array2<f32>) -> ndarray::Array2<f32> {
