@@ -38,7 +38,7 @@ const MATCH_M: f64 = 1.0;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sensorium demo
-  sensorium demo --seconds 60 --seed 3 --out /tmp/demo --view")]
+  sensorium demo --seconds 60 --seed 3 --out out/demo --view")]
 pub(super) struct Args {
     /// Length of the drive.
     #[arg(long, value_name = "S", default_value_t = 20.0, value_parser = seconds)]
