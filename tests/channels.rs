@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use sensorium::pipeline::OnFull;
@@ -254,6 +256,37 @@ fn the_newest_item_arrives_when_the_oldest_is_given_up() {
     let account = traffic(1, &[OnFull::DropOldest], 5_000, true);
     account.check("drop_oldest");
     assert_eq!(account.of(0).last(), Some(&4_999));
+}
+
+/// Two items at once, so that the second displaces the first just as its reader wakes; then silence. Nothing that
+/// is sent later may be needed to wake the reader for the second.
+#[test]
+fn an_item_that_displaced_another_wakes_the_reader() {
+    threads(3).block_on(async {
+        let (sender, mut receiver) = bounded(1, OnFull::DropOldest);
+        let newest = Arc::new(AtomicU32::new(0));
+        let seen = Arc::clone(&newest);
+        let receiving = tokio::spawn(async move {
+            while let Some(number) = receiver.recv().await {
+                seen.store(number, Ordering::Release);
+            }
+        });
+        for round in 1..=20_000 {
+            assert!(!matches!(sender.send(2 * round - 1).await, Sent::Closed(_)));
+            let second = sender.send(2 * round).await;
+            assert!(matches!(second, Sent::Queued | Sent::Displaced(_)), "{second:?}");
+            let sent = Instant::now();
+            while newest.load(Ordering::Acquire) != 2 * round {
+                assert!(
+                    sent.elapsed() < Duration::from_secs(20),
+                    "the reader of round {round} sleeps"
+                );
+                tokio::task::yield_now().await;
+            }
+        }
+        drop(sender);
+        receiving.await.unwrap();
+    });
 }
 
 proptest! {

@@ -3,10 +3,11 @@
 //! flume moves the items; what it lacks is "keep the newest". A sender with that policy holds a receiving end
 //! too and takes the oldest item out itself, so that the item can be accounted for.
 
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use futures_util::future::select_all;
+use futures_util::future::{FutureExt, select_all};
 
 use crate::pipeline::OnFull;
 use crate::telemetry::DropReason;
@@ -34,6 +35,8 @@ pub struct Receiver<T> {
 #[derive(Debug)]
 struct End<T> {
     items: flume::Receiver<T>,
+    /// What the senders hold while they make room, if they ever do.
+    oldest: Option<Arc<Mutex<flume::Receiver<T>>>>,
     reader_gone: Arc<AtomicBool>,
 }
 
@@ -71,13 +74,14 @@ pub fn bounded<T>(capacity: usize, on_full: OnFull) -> (Sender<T>, Receiver<T>) 
     (
         Sender {
             items: tx,
-            oldest,
+            oldest: oldest.clone(),
             on_full,
             reader_gone: Arc::clone(&reader_gone),
         },
         Receiver {
             channels: vec![End {
                 items: rx,
+                oldest,
                 reader_gone,
             }],
             turn: 0,
@@ -150,8 +154,7 @@ impl<T> Sender<T> {
         let displaced = oldest.as_ref().and_then(|oldest| oldest.try_recv().ok());
         match self.items.try_send(back) {
             Ok(()) => displaced.map_or(Sent::Queued, Sent::Displaced),
-            // Not reached: the room was just made or found, no other sender is at work, and one reader never
-            // lets a channel overflow.
+            // Not reached: the room was just made or found, and neither another sender nor the reader is at work.
             Err(error) => Sent::Refused(error.into_inner()),
         }
     }
@@ -159,8 +162,27 @@ impl<T> Sender<T> {
     /// Keeps the other senders out where one may take an item out to make room: otherwise they would fill the
     /// room, and with all of them at it no thread might be left to receive.
     fn alone(&self) -> Option<MutexGuard<'_, flume::Receiver<T>>> {
-        let oldest = self.oldest.as_ref()?;
-        Some(oldest.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(lock(self.oldest.as_ref()?))
+    }
+}
+
+fn lock<T>(oldest: &Mutex<flume::Receiver<T>>) -> MutexGuard<'_, flume::Receiver<T>> {
+    oldest.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<T> End<T> {
+    /// Waits for an item while no sender is making room.
+    ///
+    /// A woken receiver of flume that finds nothing signs up again in a second step. An item that a sender puts
+    /// in between, having taken out the one before it, would wake nobody, and the next would be let in beyond the
+    /// capacity.
+    async fn recv(&self) -> Result<T, flume::RecvError> {
+        let mut item = self.items.recv_async();
+        poll_fn(|cx| {
+            let _alone = self.oldest.as_deref().map(lock);
+            item.poll_unpin(cx)
+        })
+        .await
     }
 }
 
@@ -181,7 +203,7 @@ impl<T> Receiver<T> {
     /// The next item; `None` once all senders are gone and nothing waits. Dropping the future loses nothing.
     pub async fn recv(&mut self) -> Option<T> {
         if let [only] = &self.channels[..] {
-            return only.items.recv_async().await.ok();
+            return only.recv().await.ok();
         }
         loop {
             if let Some(item) = self.try_recv() {
@@ -190,7 +212,7 @@ impl<T> Receiver<T> {
             // Looked at in this order: once the senders are gone, nothing is put in any more.
             let over = |end: &&End<T>| end.items.is_disconnected() && end.items.is_empty();
             let open = self.channels.iter().filter(|end| !over(end));
-            let waiting: Vec<_> = open.map(|end| end.items.recv_async()).collect();
+            let waiting: Vec<_> = open.map(|end| Box::pin(end.recv())).collect();
             if waiting.is_empty() {
                 return None;
             }
