@@ -10,6 +10,7 @@ pub mod drive_bag;
 pub mod foxglove;
 pub mod messages;
 pub mod recorder;
+pub mod ros;
 pub mod sim;
 pub mod tf;
 pub mod zenoh;
