@@ -124,7 +124,7 @@ impl ZenohPublisher {
 }
 
 /// What zenoh says, without the places in its source code that it adds.
-fn words(error: &zenoh::Error) -> String {
+pub(crate) fn words(error: &zenoh::Error) -> String {
     let text = error.to_string();
     let mut words = text.split_whitespace().peekable();
     let mut kept = Vec::new();

@@ -3,12 +3,15 @@
 //! [`RosNode`] is what a middleware has to do; the rest of the program knows no more of it. Messages travel as CDR
 //! bytes with their four-byte header, exactly as a bag keeps them, so that one of a bag can be published unchanged.
 
+mod names;
 mod qos;
 mod type_hash;
+pub mod zenoh;
 
 use std::fmt;
 use std::sync::Arc;
 
+pub use names::{NodeName, Remaps};
 pub use qos::{Durability, History, Qos, Reliability};
 pub use type_hash::{TypeHash, TypeHashError};
 
