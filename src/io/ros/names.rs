@@ -30,6 +30,15 @@ impl NodeName {
         })
     }
 
+    /// The node of a fully qualified name, such as `/perception/lidar_centerpoint`.
+    ///
+    /// # Errors
+    /// [`RosError::Name`].
+    pub fn of_full(name: &str) -> Result<Self, RosError> {
+        let (namespace, name) = name.rsplit_once('/').unwrap_or(("", name));
+        Self::new(namespace, name)
+    }
+
     /// The namespace, with its leading slash: `/` or `/perception`.
     #[must_use]
     pub fn namespace(&self) -> &str {
@@ -87,6 +96,12 @@ impl Remaps {
             .map(resolved)
             .collect::<Result<_, _>>()
             .map(Self)
+    }
+
+    /// Whether there is no rule.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// The topic's name in the graph, of a name as [`NodeName::resolve`] takes it.
