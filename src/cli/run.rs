@@ -161,7 +161,7 @@ pub(super) async fn end_on_interrupt(shutdown: Shutdown) {
 }
 
 /// Completes at Ctrl-C, or when a service manager asks the program to end.
-async fn interrupt() -> std::io::Result<()> {
+pub(super) async fn interrupt() -> std::io::Result<()> {
     #[cfg(unix)]
     {
         let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
