@@ -1,9 +1,9 @@
 """Reads one bag file with an independent reader and prints one JSON object a message.
 
-usage: read_bag.py mcap FILE.mcap | sqlite FILE.db3 | rosbags FILE.mcap | folder DIR
+usage: read_bag.py mcap FILE.mcap | sqlite FILE.db3 | rosbags FILE.mcap | folder DIR | topics DIR
 
 `rosbags` decodes images with the definitions that the file itself carries; `folder` reads a whole bag by its
-metadata.yaml, compression included.
+metadata.yaml, compression included; `topics` prints one line a topic instead: definition, type hash, offered QoS.
 """
 
 import json
@@ -77,6 +77,36 @@ def read_folder(path):
             emit(connection.topic, connection.msgtype, log_time, bytes(data))
 
 
+def read_topics(path):
+    from rosbags.rosbag2 import Reader
+
+    with Reader(Path(path)) as reader:
+        for connection in reader.connections:
+            profiles = [
+                [p.reliability.name, p.durability.name, p.history.name, p.depth]
+                for p in connection.ext.offered_qos_profiles
+            ]
+            print(
+                json.dumps(
+                    {
+                        "topic": connection.topic,
+                        "type": connection.msgtype,
+                        "messages": connection.msgcount,
+                        "hash": connection.digest,
+                        "format": connection.msgdef.format.name,
+                        "definition": connection.msgdef.data,
+                        "qos": profiles,
+                    }
+                )
+            )
+
+
 if __name__ == "__main__":
-    readers = {"mcap": read_mcap, "sqlite": read_sqlite, "rosbags": read_rosbags, "folder": read_folder}
+    readers = {
+        "mcap": read_mcap,
+        "sqlite": read_sqlite,
+        "rosbags": read_rosbags,
+        "folder": read_folder,
+        "topics": read_topics,
+    }
     readers[sys.argv[1]](sys.argv[2])

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
-use super::{BagError, BagLimits, BagMessage, BagWarning, FileTopic};
+use super::topic::FileTopic;
+use super::{BagError, BagLimits, BagMessage, BagWarning, TypeDefinition};
 use crate::io::messages::normalise_type;
 
 /// First bytes of every SQLite file.
@@ -20,6 +21,9 @@ pub(super) const MAGIC: &[u8] = b"SQLite format 3\0";
 /// Keys (24 bytes each) in the first page and in the largest. Pages double: the first message comes at once,
 /// and a file without an index on time is not sorted over and over.
 const PAGE_KEYS: (i64, i64) = (1 << 8, 1 << 16);
+
+/// Longest definition that is read.
+const MAX_DEFINITION_BYTES: i64 = 1 << 20;
 
 /// One opened file.
 #[derive(Debug)]
@@ -37,6 +41,10 @@ struct Topic {
     type_name: Arc<str>,
     serialization: String,
     messages: u64,
+    /// Offered profiles and type hash as the file has them; empty for none.
+    offered_qos: String,
+    type_hash: String,
+    definition: Option<TypeDefinition>,
 }
 
 impl Db3File {
@@ -85,10 +93,13 @@ impl Db3File {
     /// Topics with their counts, in the order of their ids.
     pub(super) fn topics(&self) -> Vec<FileTopic> {
         let topics = self.topics.values().map(|topic| FileTopic {
-            name: Arc::clone(&topic.name),
-            type_name: Arc::clone(&topic.type_name),
+            name: topic.name.to_string(),
+            type_name: topic.type_name.to_string(),
             serialization: topic.serialization.clone(),
             messages: topic.messages,
+            offered_qos: topic.offered_qos.clone().into(),
+            type_hash: topic.type_hash.clone(),
+            definition: topic.definition.clone(),
         });
         topics.collect()
     }
@@ -251,16 +262,53 @@ fn topics(connection: &Connection) -> rusqlite::Result<BTreeMap<i64, Topic>> {
     let mut counts = connection.prepare("SELECT topic_id, count(*) FROM messages GROUP BY topic_id")?;
     let counts = counts.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?)))?;
     let counts: BTreeMap<i64, i64> = counts.collect::<rusqlite::Result<_>>()?;
-    let mut query = connection.prepare("SELECT id, name, type, serialization_format FROM topics")?;
+    let names = columns(connection, "topics")?;
+    // Older schema versions lack these columns, in turn.
+    let column = |name: &str| match names.iter().any(|known| known == name) {
+        true => name.to_owned(),
+        false => "''".to_owned(),
+    };
+    // Messages are read without definitions: where that table is damaged, there are none.
+    let definitions = definitions(connection).unwrap_or_default();
+    let mut query = connection.prepare(&format!(
+        "SELECT id, name, type, serialization_format, {}, {} FROM topics",
+        column("offered_qos_profiles"),
+        column("type_description_hash")
+    ))?;
     let topics = query.query_map([], |row| {
         let id: i64 = row.get(0)?;
+        let type_name = normalise_type(&row.get::<_, String>(2)?);
         let topic = Topic {
             name: row.get::<_, String>(1)?.into(),
-            type_name: normalise_type(&row.get::<_, String>(2)?).into(),
+            definition: definitions.get(&type_name).cloned(),
+            type_name: type_name.into(),
             serialization: row.get(3)?,
             messages: counts.get(&id).map_or(0, |n| n.unsigned_abs()),
+            // Null, or of another type than text: as good as none.
+            offered_qos: row.get(4).unwrap_or_default(),
+            type_hash: row.get(5).unwrap_or_default(),
         };
         Ok((id, topic))
     })?;
     topics.collect()
+}
+
+/// Definitions by type; none in files before schema version 4.
+fn definitions(connection: &Connection) -> rusqlite::Result<BTreeMap<String, TypeDefinition>> {
+    let names = columns(connection, "message_definitions")?;
+    let needed = ["topic_type", "encoding", "encoded_message_definition"];
+    if !needed.iter().all(|name| names.iter().any(|known| known == name)) {
+        return Ok(BTreeMap::new());
+    }
+    let query = "SELECT topic_type, encoding, encoded_message_definition FROM message_definitions \
+                 WHERE encoding != '' AND length(encoded_message_definition) <= ?1";
+    let mut query = connection.prepare(query)?;
+    let definitions = query.query_map([MAX_DEFINITION_BYTES], |row| {
+        let definition = TypeDefinition {
+            encoding: row.get(1)?,
+            text: row.get(2)?,
+        };
+        Ok((normalise_type(&row.get::<_, String>(0)?), definition))
+    })?;
+    definitions.collect()
 }

@@ -220,6 +220,13 @@ pub enum BagWarning {
         /// The log.
         path: PathBuf,
     },
+    /// Something said of a topic cannot be understood and is left out: a QoS profile, a type hash.
+    TopicDetail {
+        /// The topic.
+        topic: String,
+        /// What it is.
+        reason: String,
+    },
 }
 
 impl fmt::Display for BagWarning {
@@ -266,6 +273,7 @@ impl fmt::Display for BagWarning {
                 "{} holds messages that are not read; close the bag first: sqlite3 <bag.db3> 'PRAGMA wal_checkpoint'",
                 path.display()
             ),
+            Self::TopicDetail { topic, reason } => write!(f, "topic {topic}: {reason}; it is left out"),
         }
     }
 }

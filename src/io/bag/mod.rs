@@ -23,6 +23,8 @@ mod mcap;
 mod merge;
 mod metadata;
 mod open;
+mod qos;
+mod topic;
 mod zstd;
 
 use std::path::{Path, PathBuf};
@@ -30,6 +32,9 @@ use std::sync::Arc;
 
 pub use error::{BagError, BagWarning};
 pub use merge::Messages;
+pub use topic::{BagTopic, TypeDefinition};
+
+use topic::FileTopic;
 
 /// How much a bag may make the reader allocate or write. Damaged or hostile files are refused beyond it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,19 +75,6 @@ pub struct BagMessage {
     pub publish_time_ns: u64,
     /// The serialised message, decompressed; for `cdr` see [`crate::io::cdr`].
     pub data: Vec<u8>,
-}
-
-/// One topic of a bag.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BagTopic {
-    /// Topic name.
-    pub name: String,
-    /// Type in its long form, such as `sensor_msgs/msg/Image`.
-    pub type_name: String,
-    /// How messages are serialised, such as `cdr`.
-    pub serialization: String,
-    /// Messages in the files that are here.
-    pub messages: u64,
 }
 
 /// What keeps a bag's messages.
@@ -136,15 +128,6 @@ struct BagFile {
 enum FileReader {
     Mcap(mcap::McapFile),
     Db3(db3::Db3File),
-}
-
-/// A topic as one file has it.
-#[derive(Debug)]
-struct FileTopic {
-    name: Arc<str>,
-    type_name: Arc<str>,
-    serialization: String,
-    messages: u64,
 }
 
 impl BagFile {

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::metadata::{self, CompressionMode, Metadata};
+use super::topic::FileTopic;
 use super::{Bag, BagError, BagFile, BagLimits, BagTopic, BagWarning, Contents, FileReader, db3, mcap, zstd};
-use crate::io::messages::normalise_type;
 
 /// Suffixes that a bag file may have; only used to look through a folder without metadata.
 const SUFFIXES: [&str; 4] = ["mcap", "db3", "bag", "zstd"];
@@ -67,6 +67,13 @@ impl Opening {
         }
     }
 
+    fn topic(&mut self, topic: FileTopic) {
+        let known = self.topics.entry(topic.name.clone());
+        known
+            .or_insert_with(|| BagTopic::new(&topic))
+            .learn(topic, &mut self.warnings);
+    }
+
     /// Files that a metadata file names.
     fn metadata(&mut self, folder: &Path, path: &Path) -> Result<(), BagError> {
         let metadata = Metadata::read(path)?;
@@ -76,15 +83,8 @@ impl Opening {
             CompressionMode::Message => "message",
         };
         self.declared_messages = metadata.message_count;
-        for topic in metadata.topics_with_message_count.iter().flatten() {
-            let topic = &topic.topic_metadata;
-            let known = BagTopic {
-                name: topic.name.clone(),
-                type_name: normalise_type(&topic.type_name),
-                serialization: topic.serialization_format.clone(),
-                messages: 0,
-            };
-            self.topics.insert(topic.name.clone(), known);
+        for topic in metadata.topics_with_message_count.into_iter().flatten() {
+            self.topic(topic.topic_metadata.into_topic());
         }
         let names = metadata.relative_file_paths.unwrap_or_default();
         let Some(first) = names.first() else {
@@ -215,19 +215,11 @@ impl Opening {
                 range_ns =
                     Some(range_ns.map_or((start, end), |(first, last)| (first.min(start), last.max(end))));
             }
-            for topic in file.topics() {
-                let known = self
-                    .topics
-                    .entry(topic.name.to_string())
-                    .or_insert_with(|| BagTopic {
-                        name: topic.name.to_string(),
-                        type_name: topic.type_name.to_string(),
-                        serialization: topic.serialization.clone(),
-                        messages: 0,
-                    });
-                known.messages = known.messages.saturating_add(topic.messages);
-            }
             self.warnings.extend(file.warnings());
+        }
+        let topics: Vec<FileTopic> = self.files.iter().flat_map(BagFile::topics).collect();
+        for topic in topics {
+            self.topic(topic);
         }
         if self.compression != "message" {
             self.sniff_messages()?;

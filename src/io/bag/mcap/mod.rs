@@ -44,10 +44,13 @@ impl McapFile {
     /// Topics with their counts, in channel order; a topic with several channels comes several times.
     pub(super) fn topics(&self) -> Vec<FileTopic> {
         let topics = self.index.channels.iter().map(|(id, channel)| FileTopic {
-            name: Arc::clone(&channel.topic),
-            type_name: Arc::clone(&channel.type_name),
+            name: channel.topic.to_string(),
+            type_name: channel.type_name.to_string(),
             serialization: channel.encoding.clone(),
             messages: self.index.counts.get(id).copied().unwrap_or(0),
+            offered_qos: channel.offered_qos.clone().into(),
+            type_hash: channel.type_hash.clone(),
+            definition: channel.definition.clone(),
         });
         topics.collect()
     }
