@@ -25,6 +25,7 @@ mod metadata;
 mod open;
 mod qos;
 mod topic;
+mod write;
 mod zstd;
 
 use std::path::{Path, PathBuf};
@@ -32,7 +33,9 @@ use std::sync::Arc;
 
 pub use error::{BagError, BagWarning};
 pub use merge::Messages;
+pub(super) use qos::text as qos_text;
 pub use topic::{BagTopic, TypeDefinition};
+pub use write::{BagWriteError, BagWriter, BagWriterSettings, TopicId, WrittenBag};
 
 use topic::FileTopic;
 

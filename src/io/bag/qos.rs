@@ -1,8 +1,7 @@
 //! Offered quality of service as rosbag2 writes it: a list of profiles in YAML, policies as numbers up to version 8
 //! of the metadata and as words since.
 
-use std::fmt::Write as _;
-
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::io::ros::{Durability, History, Qos, Reliability};
@@ -77,38 +76,70 @@ fn profile(value: &Value) -> Result<Qos, String> {
     })
 }
 
-/// Profiles as a YAML list in words, each line after `indent`; empty text for no profile.
-pub(super) fn text(profiles: &[Qos], indent: &str) -> String {
-    let mut text = String::new();
-    for qos in profiles {
-        let history = match qos.history {
-            History::KeepLast(_) => "keep_last",
-            History::KeepAll => "keep_all",
-        };
-        let reliability = match qos.reliability {
-            Reliability::Reliable => "reliable",
-            Reliability::BestEffort => "best_effort",
-        };
-        let durability = match qos.durability {
-            Durability::TransientLocal => "transient_local",
-            Durability::Volatile => "volatile",
-        };
-        let depth = qos.depth();
-        // The largest duration of ROS 2 stands for "infinite".
-        let forever = format!("{indent}    sec: 9223372036\n{indent}    nsec: 854775807\n");
-        // Writing to a string does not fail.
-        let _ = write!(
-            text,
-            "{indent}- history: {history}\n{indent}  depth: {depth}\n{indent}  reliability: {reliability}\n\
-             {indent}  durability: {durability}\n{indent}  deadline:\n{forever}{indent}  lifespan:\n{forever}\
-             {indent}  liveliness: automatic\n{indent}  liveliness_lease_duration:\n{forever}\
-             {indent}  avoid_ros_namespace_conventions: false\n"
-        );
+/// A profile as rosbag2 writes it since version 9 of the metadata.
+#[derive(Debug, Serialize)]
+pub(super) struct WrittenProfile {
+    history: &'static str,
+    depth: u32,
+    reliability: &'static str,
+    durability: &'static str,
+    deadline: WrittenDuration,
+    lifespan: WrittenDuration,
+    liveliness: &'static str,
+    liveliness_lease_duration: WrittenDuration,
+    avoid_ros_namespace_conventions: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct WrittenDuration {
+    sec: u64,
+    nsec: u64,
+}
+
+impl WrittenDuration {
+    /// The largest duration of ROS 2 stands for "infinite".
+    const INFINITE: Self = Self {
+        sec: 9_223_372_036,
+        nsec: 854_775_807,
+    };
+}
+
+impl From<&Qos> for WrittenProfile {
+    fn from(qos: &Qos) -> Self {
+        Self {
+            history: match qos.history {
+                History::KeepLast(_) => "keep_last",
+                History::KeepAll => "keep_all",
+            },
+            depth: qos.depth(),
+            reliability: match qos.reliability {
+                Reliability::Reliable => "reliable",
+                Reliability::BestEffort => "best_effort",
+            },
+            durability: match qos.durability {
+                Durability::TransientLocal => "transient_local",
+                Durability::Volatile => "volatile",
+            },
+            deadline: WrittenDuration::INFINITE,
+            lifespan: WrittenDuration::INFINITE,
+            liveliness: "automatic",
+            liveliness_lease_duration: WrittenDuration::INFINITE,
+            avoid_ros_namespace_conventions: false,
+        }
     }
-    text
+}
+
+/// Profiles as YAML text, as files keep them; empty text for no profile.
+pub(in crate::io) fn text(profiles: &[Qos]) -> Result<String, serde_saphyr::ser::Error> {
+    if profiles.is_empty() {
+        return Ok(String::new());
+    }
+    let profiles: Vec<WrittenProfile> = profiles.iter().map(WrittenProfile::from).collect();
+    serde_saphyr::to_string(&profiles)
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 
@@ -166,9 +197,7 @@ mod tests {
                 ..Qos::reliable(1)
             },
         ];
-        for indent in ["", "      "] {
-            assert_eq!(profiles(&text(&some, indent).into()), (some.to_vec(), vec![]));
-        }
-        assert_eq!(text(&[], ""), "");
+        assert_eq!(profiles(&text(&some).unwrap().into()), (some.to_vec(), vec![]));
+        assert_eq!(text(&[]).unwrap(), "");
     }
 }

@@ -1,6 +1,7 @@
 //! What a bag says of its topics.
 
 use super::{BagWarning, qos};
+use crate::io::messages::definition;
 use crate::io::ros::{Qos, TypeHash};
 
 /// The text that defines a type.
@@ -46,6 +47,30 @@ pub(super) struct FileTopic {
 }
 
 impl BagTopic {
+    /// A topic of ROS 2 messages in CDR, to be written; its definition is there if this crate knows the type.
+    #[must_use]
+    pub fn of_type(name: &str, type_name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            type_name: type_name.to_owned(),
+            serialization: "cdr".to_owned(),
+            messages: 0,
+            offered_qos: Vec::new(),
+            type_hash: None,
+            definition: definition(type_name).map(|text| TypeDefinition {
+                encoding: "ros2msg".to_owned(),
+                text,
+            }),
+        }
+    }
+
+    /// The same with an offered profile.
+    #[must_use]
+    pub fn offering(mut self, qos: Qos) -> Self {
+        self.offered_qos.push(qos);
+        self
+    }
+
     pub(super) fn new(topic: &FileTopic) -> Self {
         Self {
             name: topic.name.clone(),
