@@ -12,7 +12,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 use super::topic::FileTopic;
-use super::{BagError, BagLimits, BagMessage, BagWarning, TypeDefinition};
+use super::{BagError, BagLimits, BagMessage, TimeRange, TypeDefinition};
 use crate::io::messages::normalise_type;
 
 /// First bytes of every SQLite file.
@@ -32,7 +32,6 @@ pub(super) struct Db3File {
     shown: PathBuf,
     topics: BTreeMap<i64, Topic>,
     range_ns: Option<(u64, u64)>,
-    log: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone)]
@@ -74,10 +73,6 @@ impl Db3File {
         let range: (Option<i64>, Option<i64>) = connection
             .query_row(range, [], |row| Ok((row.get(0)?, row.get(1)?)))
             .map_err(sqlite())?;
-        let mut log = path.as_os_str().to_owned();
-        log.push("-wal");
-        let log = PathBuf::from(log);
-        let log_bytes = std::fs::metadata(&log).map_or(0, |m| m.len());
         Ok(Self {
             path: path.to_owned(),
             shown: shown.to_owned(),
@@ -86,7 +81,6 @@ impl Db3File {
                 (Some(first), Some(last)) => Some((first.max(0) as u64, last.max(0) as u64)),
                 _ => None,
             },
-            log: (log_bytes > 0).then_some(log),
         })
     }
 
@@ -109,17 +103,11 @@ impl Db3File {
         self.range_ns
     }
 
-    pub(super) fn warnings(&self) -> Vec<BagWarning> {
-        self.log
-            .iter()
-            .map(|path| BagWarning::WriteAheadLog { path: path.clone() })
-            .collect()
-    }
-
-    /// Messages of the topics for which `wanted` is true.
+    /// Messages in `range` of the topics for which `wanted` is true.
     pub(super) fn messages(
         &self,
         wanted: impl Fn(&str) -> bool,
+        range: TimeRange,
         limits: BagLimits,
     ) -> Result<Messages, BagError> {
         let topics: BTreeMap<i64, Topic> = self
@@ -140,12 +128,20 @@ impl Db3File {
             topics,
             page_query: format!(
                 "SELECT timestamp, id, topic_id FROM messages \
-                 WHERE (timestamp, id) > (?1, ?2) AND topic_id IN ({ids}) \
+                 WHERE (timestamp, id) > (?1, ?2) AND timestamp <= ?4 AND topic_id IN ({ids}) \
                  ORDER BY timestamp, id LIMIT ?3"
             ),
             page: VecDeque::new(),
             page_keys: PAGE_KEYS.0,
-            after: Some((i64::MIN, i64::MIN)),
+            // Times before the epoch are damage, told of unless a start was asked for.
+            after: match range.start_ns {
+                0 => Some((i64::MIN, i64::MIN)),
+                start_ns => i64::try_from(start_ns).ok().map(|start| (start, i64::MIN)),
+            },
+            last: match range.end_ns {
+                Some(end_ns) => i64::try_from(end_ns).unwrap_or(i64::MAX).saturating_sub(1),
+                None => i64::MAX,
+            },
             limits,
         })
     }
@@ -164,13 +160,15 @@ pub(super) struct Messages {
     page_keys: i64,
     /// Key of the last message fetched; `None` after the last page.
     after: Option<(i64, i64)>,
+    /// Last timestamp to fetch.
+    last: i64,
     limits: BagLimits,
 }
 
 impl Messages {
     fn fetch_page(&mut self, after: (i64, i64)) -> rusqlite::Result<()> {
         let mut query = self.connection.prepare(&self.page_query)?;
-        let mut rows = query.query([after.0, after.1, self.page_keys])?;
+        let mut rows = query.query([after.0, after.1, self.page_keys, self.last])?;
         while let Some(row) = rows.next()? {
             self.page.push_back((row.get(0)?, row.get(1)?, row.get(2)?));
         }
@@ -231,6 +229,29 @@ impl Iterator for Messages {
         let (timestamp, id, topic) = self.page.pop_front()?;
         Some(self.message(timestamp, id, topic))
     }
+}
+
+/// The write-ahead log of a file, if there is one with anything in it, and its length in bytes.
+pub(super) fn write_ahead_log(path: &Path) -> Option<(PathBuf, u64)> {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let log = PathBuf::from(log);
+    let bytes = std::fs::metadata(&log).ok()?.len();
+    (bytes > 0).then_some((log, bytes))
+}
+
+/// Copies a file and its write-ahead log to `to` and has SQLite put them together there.
+pub(super) fn copy_with_log(path: &Path, log: &Path, to: &Path) -> Result<(), BagError> {
+    let mut log_copy = to.as_os_str().to_owned();
+    log_copy.push("-wal");
+    std::fs::copy(path, to).map_err(BagError::io(path))?;
+    std::fs::copy(log, PathBuf::from(log_copy)).map_err(BagError::io(log))?;
+    let merged = Connection::open(to).and_then(|connection| {
+        // Answers with the mode that is on now.
+        connection.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get::<_, String>(0))?;
+        connection.close().map_err(|(_, error)| error)
+    });
+    merged.map_err(BagError::sqlite(log))
 }
 
 /// Opens without locks and without files beside the bag.

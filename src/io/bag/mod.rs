@@ -17,6 +17,8 @@
 //! # }
 //! ```
 
+mod check;
+mod copy;
 mod db3;
 mod error;
 mod mcap;
@@ -31,6 +33,8 @@ mod zstd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use check::{BagCheck, check, find_bags};
+pub use copy::{Copied, Selection, copy};
 pub use error::{BagError, BagWarning};
 pub use merge::Messages;
 pub(super) use qos::text as qos_text;
@@ -62,6 +66,34 @@ impl Default for BagLimits {
             max_resident_bytes: 512 << 20,
             max_unpacked_bytes: 8 << 30,
         }
+    }
+}
+
+/// Log times from `start_ns` on and before `end_ns`, in nanoseconds since the epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimeRange {
+    /// First time within.
+    pub start_ns: u64,
+    /// First time behind; `None` for no end.
+    pub end_ns: Option<u64>,
+}
+
+impl TimeRange {
+    /// All times.
+    pub const ALL: Self = Self {
+        start_ns: 0,
+        end_ns: None,
+    };
+
+    /// Whether a time is within.
+    #[must_use]
+    pub fn contains(&self, time_ns: u64) -> bool {
+        time_ns >= self.start_ns && self.end_ns.is_none_or(|end| time_ns < end)
+    }
+
+    /// Whether any time from `first_ns` to `last_ns`, both counted, may be within.
+    fn meets(&self, first_ns: u64, last_ns: u64) -> bool {
+        last_ns >= self.start_ns && self.end_ns.is_none_or(|end| first_ns < end)
     }
 }
 
@@ -151,7 +183,7 @@ impl BagFile {
     fn warnings(&self) -> Vec<BagWarning> {
         match &self.reader {
             FileReader::Mcap(file) => file.warnings(),
-            FileReader::Db3(file) => file.warnings(),
+            FileReader::Db3(_) => Vec::new(),
         }
     }
 }
@@ -245,7 +277,16 @@ impl Bag {
     /// # Errors
     /// [`BagError::UnknownTopic`] for a topic that the bag does not have.
     pub fn messages(&self, topics: &[&str]) -> Result<Messages, BagError> {
-        for topic in topics {
+        self.messages_within(Some(topics), TimeRange::ALL)
+    }
+
+    /// Messages of some topics, or of all, with a log time in a range; see [`Bag::messages`]. What lies wholly
+    /// outside the range is not read.
+    ///
+    /// # Errors
+    /// As [`Bag::messages`].
+    pub fn messages_within(&self, topics: Option<&[&str]>, range: TimeRange) -> Result<Messages, BagError> {
+        for topic in topics.into_iter().flatten() {
             if !self.topics.iter().any(|known| known.name == *topic) {
                 return Err(BagError::UnknownTopic {
                     topic: (*topic).to_owned(),
@@ -253,13 +294,13 @@ impl Bag {
                 });
             }
         }
-        let topics = topics.iter().map(|topic| (*topic).to_owned()).collect();
-        Ok(Messages::new(Arc::clone(&self.contents), Some(topics)))
+        let topics = topics.map(|topics| topics.iter().map(|topic| (*topic).to_owned()).collect());
+        Ok(Messages::new(Arc::clone(&self.contents), topics, range))
     }
 
     /// Messages of every topic; see [`Bag::messages`].
     #[must_use]
     pub fn all_messages(&self) -> Messages {
-        Messages::new(Arc::clone(&self.contents), None)
+        Messages::new(Arc::clone(&self.contents), None, TimeRange::ALL)
     }
 }

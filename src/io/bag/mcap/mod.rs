@@ -15,8 +15,9 @@ use std::sync::Arc;
 
 pub(super) use messages::Messages;
 
-use super::{BagError, BagLimits, BagWarning, FileTopic};
+use super::{BagError, BagLimits, BagWarning, FileTopic, TimeRange};
 use index::Index;
+use messages::Wanted;
 
 /// One opened file.
 #[derive(Debug)]
@@ -78,10 +79,11 @@ impl McapFile {
         truncated.into_iter().chain(disorder).chain(damage).collect()
     }
 
-    /// Messages of the topics for which `wanted` is true.
+    /// Messages in `range` of the topics for which `wanted` is true.
     pub(super) fn messages(
         &self,
         wanted: impl Fn(&str) -> bool,
+        range: TimeRange,
         limits: BagLimits,
     ) -> Result<Messages, BagError> {
         let channels: BTreeSet<u16> = self
@@ -91,6 +93,7 @@ impl McapFile {
             .filter(|(_, channel)| wanted(&channel.topic))
             .map(|(id, _)| *id)
             .collect();
-        Messages::new(Arc::clone(&self.index), &self.path, &self.shown, channels, limits)
+        let wanted = Wanted { channels, range };
+        Messages::new(Arc::clone(&self.index), &self.path, &self.shown, wanted, limits)
     }
 }
