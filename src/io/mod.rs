@@ -9,6 +9,7 @@ pub mod cloud_file;
 pub mod drive_bag;
 pub mod foxglove;
 pub mod messages;
+pub mod player;
 pub mod recorder;
 pub mod ros;
 pub mod sim;
