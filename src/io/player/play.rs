@@ -87,6 +87,7 @@ impl Playing<'_> {
                     }
                 }
                 Item::Damage(error) => self.summary.damaged(error),
+                Item::LoopEnd if self.control.orders().stopped => break,
                 Item::LoopEnd => self.begin_again(),
             }
         }

@@ -49,7 +49,7 @@ struct State {
     items: VecDeque<Item>,
     bytes: usize,
     largest_bytes: usize,
-    /// The reader had to wait for room.
+    /// The reader had to wait for room, or has read the bag once.
     filled: bool,
     /// The reader has put in all that there is.
     finished: bool,
@@ -89,6 +89,7 @@ impl Queue {
         if state.closed {
             return false;
         }
+        state.filled |= matches!(item, Item::LoopEnd);
         state.items.push_back(item);
         state.bytes += bytes;
         state.largest_bytes = state.largest_bytes.max(state.bytes);
@@ -116,7 +117,7 @@ impl Queue {
         Some((item, waited))
     }
 
-    /// Waits until there was no more room for the reader, or nothing more comes.
+    /// Waits until there was no more room for the reader, or the bag was read once.
     pub(super) fn wait_until_filled(&self) {
         let filling = |state: &mut State| !state.finished && !state.closed && !state.filled;
         drop(self.changed.wait_while(self.lock(), filling));

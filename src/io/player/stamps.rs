@@ -151,7 +151,7 @@ mod tests {
             child_frame_id,
             transform: TransformMsg::default(),
         };
-        let list = |by| TfMsg {
+        let list = |by: i64| TfMsg {
             transforms: vec![
                 transform(1_500_000_000 + by, "map", "odometry"),
                 transform(2_999_999_999 + by, "a", "b"),
