@@ -17,6 +17,7 @@ mod model;
 mod pipeline_args;
 mod recording;
 mod report;
+mod ros_args;
 mod router;
 mod run;
 mod schema;

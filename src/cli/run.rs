@@ -137,7 +137,7 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
 }
 
 /// A new name for a topic.
-fn remap(text: &str) -> Result<(String, String), String> {
+pub(super) fn remap(text: &str) -> Result<(String, String), String> {
     match text.split_once(":=") {
         Some((from, to)) if !from.is_empty() && !to.is_empty() => Ok((from.to_owned(), to.to_owned())),
         _ => Err("expected FROM:=TO, such as ~/input/pointcloud:=/sensing/lidar/points".to_owned()),

@@ -219,7 +219,7 @@ fn advised(error: BagWriteError) -> Report {
 }
 
 /// A number of bytes with a unit.
-fn bytes(text: &str) -> Result<u64, String> {
+pub(super) fn bytes(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let unit = match unit.trim().to_ascii_lowercase().as_str() {

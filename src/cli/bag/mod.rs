@@ -7,6 +7,7 @@ mod cut;
 mod from_images;
 mod info;
 mod merge;
+mod play;
 mod times;
 
 use std::process::ExitCode;
@@ -26,6 +27,7 @@ enum Command {
     Check(check::Args),
     Cut(cut::Args),
     Merge(merge::Args),
+    Play(Box<play::Args>),
     Convert(convert::Args),
     FromImages(from_images::Args),
 }
@@ -40,6 +42,7 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         Command::Check(args) => check::run(&args),
         Command::Cut(args) => cut::run(&args),
         Command::Merge(args) => merge::run(&args),
+        Command::Play(args) => play::run(&args),
         Command::Convert(args) => convert::run(&args),
         Command::FromImages(args) => from_images::run(&args),
     }
