@@ -79,3 +79,43 @@ impl Poses {
         (at.elapsed() < RECENT).then(|| text.clone())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::messages::{HeaderMsg, TransformMsg, TransformStampedMsg};
+
+    fn transform(stamp_ns: i64) -> Vec<u8> {
+        let transform = TransformStampedMsg {
+            header: HeaderMsg::new(stamp_ns, "map").unwrap_or_default(),
+            child_frame_id: "lidar",
+            transform: TransformMsg::default(),
+        };
+        let message = TfMsg {
+            transforms: vec![transform],
+        };
+        message.encode().unwrap_or_default()
+    }
+
+    /// A LiDAR whose clock is 20 years behind the vehicle's: one trouble that names both times, and nothing waits.
+    #[test]
+    fn a_sensor_of_another_decade_is_told_of_with_both_times() -> Result<(), CdrError> {
+        let poses = Poses::new("map");
+        let (sensor_ns, vehicle_ns) = (946_655_660_000_000_000, 1_568_785_504_000_000_000);
+        poses.take(&transform(vehicle_ns), false)?;
+        poses.take(&transform(vehicle_ns + 100_000_000), false)?;
+        assert!(poses.recent_trouble().is_none());
+        for i in 0..10 {
+            assert_eq!(poses.world_from("lidar", sensor_ns + i), None);
+        }
+        let trouble = poses.recent_trouble().unwrap_or_default();
+        assert!(
+            trouble.contains("946655660") && trouble.contains("1568785504"),
+            "{trouble}"
+        );
+        let logged = poses.troubles.lock().map_or(0, |troubles| troubles.logged.len());
+        assert_eq!(logged, 1, "one line for ten sweeps");
+        assert!(poses.world_from("lidar", vehicle_ns).is_some());
+        Ok(())
+    }
+}

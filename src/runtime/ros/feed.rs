@@ -265,6 +265,32 @@ mod tests {
         assert!(inbox.take().is_none());
     }
 
+    /// Three LiDARs at 10 Hz, and a reader that is held up once for more than a scan: from the next scan on it has the
+    /// newest of each again.
+    #[test]
+    fn after_a_stall_the_newest_scans_are_read_again() {
+        let inbox = Inbox::new(3);
+        for scan in 0..8 {
+            for place in 0..3 {
+                inbox.put(place, received(scan, 0));
+            }
+            if scan == 3 {
+                continue;
+            }
+            for _ in 0..3 {
+                let Some(Taken::Sensor { content, .. }) = inbox.take() else {
+                    panic!("a scan of each");
+                };
+                assert_eq!(
+                    content.newest.map(|(received, _)| received.data),
+                    Some(vec![scan])
+                );
+                assert_eq!(content.displaced, u64::from(scan == 4));
+            }
+        }
+        assert!(inbox.lock().next().is_none());
+    }
+
     #[test]
     fn transforms_go_before_sensors_and_lost_ones_are_told() {
         let inbox = Inbox::new(1);
