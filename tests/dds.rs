@@ -14,7 +14,8 @@ use std::time::Duration;
 use sensorium::io::messages::{HeaderMsg, POINT_CLOUD_TYPE, PointCloud2Msg, PointFieldMsg, field_type};
 use sensorium::io::ros::dds::{DdsNode, DdsSettings};
 use sensorium::io::ros::{
-    Endpoint, History, OnMessage, Qos, Received, RosError, RosNode, RosPublisher, RosSubscription, TypeHash,
+    Endpoint, History, NodeName, OnMessage, Qos, Received, RosError, RosNode, RosPublisher, RosSubscription,
+    TypeHash,
 };
 use serde_json::{Value, json};
 
@@ -24,19 +25,19 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const SIZES: [usize; 2] = [208, 1_600_000];
 
 /// A domain that no other test of this process uses, nor, most likely, another process.
-fn free_domain() -> u16 {
+fn free_domain() -> u32 {
     /// More than there are tests.
     const TESTS: u32 = 16;
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = std::process::id() % 12 * TESTS + NEXT.fetch_add(1, Ordering::Relaxed) % TESTS;
-    20 + number as u16
+    20 + number
 }
 
-fn node(domain_id: u16, name: &str) -> DdsNode {
+fn node(domain: u32, name: &str) -> DdsNode {
     let networks = vec![IpAddr::V4(Ipv4Addr::LOCALHOST)];
     DdsNode::open(&DdsSettings {
-        node: name.to_owned(),
-        domain_id,
+        name: NodeName::of_full(name).unwrap(),
+        domain,
         networks,
         humble: false,
     })
@@ -401,20 +402,16 @@ fn what_cannot_be_sent_is_an_error_of_that_message() {
 
 #[test]
 fn names_and_domains_that_do_not_exist_are_refused() {
-    let open = |node: &str, domain_id| {
-        let settings = DdsSettings {
-            node: node.to_owned(),
-            domain_id,
-            networks: Vec::new(),
-            humble: false,
-        };
-        DdsNode::open(&settings).map(|_| ()).unwrap_err().to_string()
-    };
+    let beyond = DdsNode::open(&DdsSettings {
+        name: NodeName::of_full("/a").unwrap(),
+        domain: 233,
+        networks: Vec::new(),
+        humble: false,
+    });
     assert_eq!(
-        open("/a", 233),
+        beyond.unwrap_err().to_string(),
         "cannot join the network: domain 233 does not exist: DDS has domains 0 to 232"
     );
-    assert_eq!(open("a b", 0), "node \"a b\": it does not start with a slash");
     let node = node(free_domain(), "/a");
     let topic = node.publisher(&clouds("/a//b", Qos::reliable(1)));
     assert!(

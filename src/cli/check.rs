@@ -9,7 +9,9 @@ use serde_json::json;
 use super::pipeline_args::{self, Format, PipelineArgs};
 use super::report;
 use crate::device::DeviceLayer;
-use crate::pipeline::{Family, Labels, NodeKind, Pipeline, PipelineError, Problem, ProblemRecord, Topics};
+use crate::pipeline::{
+    Family, Labels, NodeKind, Pipeline, PipelineError, Problem, ProblemRecord, PublisherSettings, Topics,
+};
 
 /// Checks a pipeline file without running it.
 ///
@@ -150,13 +152,18 @@ fn device(pipeline: &Pipeline, environment: &DeviceLayer) -> String {
 fn describe(kind: &NodeKind) -> String {
     match kind {
         NodeKind::Source(source) => {
-            let bag = match &source.bag {
-                Some(path) => path.display().to_string(),
-                None => "to be given".to_owned(),
-            };
             let topics = match &source.topics {
-                Topics::Auto => "every image topic".to_owned(),
+                Topics::Auto => "every topic that fits".to_owned(),
                 Topics::Listed(topics) => format!("topics {}", topics.join(", ")),
+            };
+            let bag = match (&source.bag, source.simulate, source.subscribe) {
+                (Some(path), ..) => path.display().to_string(),
+                (None, Some(drive), _) => {
+                    let seconds = drive.seconds;
+                    return format!("source, simulated drive of {seconds} s, rate {}", source.rate);
+                }
+                (None, None, Some(from)) => return format!("source, subscribes to {from}, {topics}"),
+                (None, None, None) => "to be given".to_owned(),
             };
             format!(
                 "source, bag {bag}, {topics}, {} clock, rate {}",
@@ -167,7 +174,12 @@ fn describe(kind: &NodeKind) -> String {
             "detector, model {}, workers {} to prepare and {} to finish",
             detector.model, detector.prepare_workers, detector.finish_workers
         ),
-        NodeKind::Publisher(publisher) => format!("publisher, {} key {}", publisher.transport, publisher.key),
+        NodeKind::Publisher(PublisherSettings::Zenoh(publisher)) => {
+            format!("publisher, zenoh key {}", publisher.key)
+        }
+        NodeKind::Publisher(PublisherSettings::Ros2(publisher)) => {
+            format!("publisher, ros2 topic {}", publisher.topic)
+        }
         NodeKind::Recorder(recorder) => format!("recorder, {}", recorder.path.display()),
         NodeKind::JsonLines(jsonl) => format!("jsonl, {}", jsonl.path.display()),
     }

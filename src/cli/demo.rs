@@ -119,6 +119,8 @@ pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
         gallery: true,
         with_latency: true,
         device_environment: pipeline_args::device_environment()?,
+        ros_node: None,
+        build_only: false,
         progress: Arc::new(Live::new()),
     };
     let outcome = tokio.block_on(async {

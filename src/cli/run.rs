@@ -50,6 +50,12 @@ pub(super) struct Args {
     /// Writes report.json, report.html and timeline.svg into this folder.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     report: Option<PathBuf>,
+    /// Gives a topic another name, as in ROS 2: FROM:=TO. Can be given several times.
+    #[arg(long, value_name = "FROM:=TO", value_parser = remap)]
+    remap: Vec<(String, String)>,
+    /// Loads the models, captures them on the device and ends.
+    #[arg(long)]
+    build_only: bool,
     /// Leaves timing fields out of JSON lines and published results.
     #[arg(long)]
     no_latency: bool,
@@ -69,6 +75,7 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         rate: args.rate,
         record: args.record,
         jsonl: args.jsonl,
+        remap: args.remap,
         ..args.pipeline.overrides()
     };
     let pipeline = Pipeline::load(&args.pipeline.file, &overrides)?;
@@ -91,6 +98,8 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         with_latency: !args.no_latency,
         device_environment: pipeline_args::device_environment()?,
         progress: Arc::new(Bar::new()),
+        ros_node: None,
+        build_only: args.build_only,
     };
     let outcome = tokio.block_on(async {
         tokio::spawn(end_on_interrupt(shutdown.clone()));
@@ -125,6 +134,14 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         report::show(&explain(fault));
     }
     Ok(code)
+}
+
+/// A new name for a topic.
+fn remap(text: &str) -> Result<(String, String), String> {
+    match text.split_once(":=") {
+        Some((from, to)) if !from.is_empty() && !to.is_empty() => Ok((from.to_owned(), to.to_owned())),
+        _ => Err("expected FROM:=TO, such as ~/input/pointcloud:=/sensing/lidar/points".to_owned()),
+    }
 }
 
 /// Drains on the first interrupt, aborts a little later, exits on the second.
@@ -167,6 +184,9 @@ pub(super) fn explain(error: RuntimeError) -> Report {
         }
         RuntimeError::DeviceLost { .. } | RuntimeError::DeviceGone { .. } => {
             "`device.restart` of the pipeline file says how often a lost device is opened again"
+        }
+        RuntimeError::Ros2(_) => {
+            "the section `ros2` of the pipeline file names the node and how it joins the graph"
         }
         RuntimeError::Sink { .. } => "correct what is wrong there, or leave this output away",
         RuntimeError::Unwritable { .. } => "name a file in a folder that exists and can be written",

@@ -7,7 +7,7 @@ use zenoh::pubsub::Publisher;
 use zenoh::qos::CongestionControl;
 use zenoh::{Config, Session};
 
-use crate::pipeline::{PublisherSettings, ZenohMode};
+use crate::pipeline::{ZenohMode, ZenohPublisherSettings};
 
 /// Why zenoh cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +52,7 @@ impl ZenohPublisher {
     /// # Errors
     /// [`ZenohError::Setting`], [`ZenohError::Open`] (an endpoint that cannot be reached or bound, for
     /// example).
-    pub async fn open(settings: &PublisherSettings) -> Result<Self, ZenohError> {
+    pub async fn open(settings: &ZenohPublisherSettings) -> Result<Self, ZenohError> {
         let mut config = Config::default();
         let mode = match settings.mode {
             ZenohMode::Client => "client",
@@ -124,7 +124,7 @@ impl ZenohPublisher {
 }
 
 /// What zenoh says, without the places in its source code that it adds.
-fn words(error: &zenoh::Error) -> String {
+pub(crate) fn words(error: &zenoh::Error) -> String {
     let text = error.to_string();
     let mut words = text.split_whitespace().peekable();
     let mut kept = Vec::new();

@@ -148,6 +148,7 @@ impl HostModel for Detector {
         Ok(PreparedFrame {
             variant: 0,
             placement,
+            within_capacity: None,
         })
     }
 

@@ -66,6 +66,8 @@ pub struct PreparedFrame {
     pub variant: usize,
     /// Where results belong.
     pub placement: Placement,
+    /// Whether all that the sensor saw fits into the network's input; `None` where nothing can be too much.
+    pub within_capacity: Option<bool>,
 }
 
 /// Why a frame cannot be prepared.

@@ -22,6 +22,8 @@ const MAX_PROBLEMS: usize = 50;
 pub struct Overrides {
     /// Dotted paths and new values (YAML), in the order given.
     pub set: Vec<(String, String)>,
+    /// Other names for topics, from and to, before those of the file.
+    pub remap: Vec<(String, String)>,
     /// Bag of the only source.
     pub bag: Option<PathBuf>,
     /// Weights of the only model.

@@ -17,7 +17,7 @@ impl Pipeline {
                     Some(model) => format!("{}, {}", detector.model, model.numbers()),
                     None => detector.model.clone(),
                 },
-                NodeKind::Publisher(publisher) => publisher.transport.to_string(),
+                NodeKind::Publisher(publisher) => publisher.transport().to_string(),
                 NodeKind::Recorder(recorder) => recorder.path.display().to_string(),
                 NodeKind::JsonLines(jsonl) => jsonl.path.display().to_string(),
             };

@@ -22,6 +22,7 @@ mod plan;
 mod problem;
 mod raw;
 mod reader;
+mod ros2;
 mod schema;
 mod set;
 mod settings;
@@ -30,15 +31,17 @@ mod source;
 mod substitute;
 mod tree;
 mod validate;
+mod words;
 
 pub use load::Overrides;
 pub use plan::{Actor, ActorRole, Channel, Plan, RunsOn};
 pub use problem::{InvalidPipeline, PipelineError, Problem, ProblemRecord};
+pub use ros2::{DiagnosticsSettings, Distro, Ros2PublisherSettings, Ros2Settings, RosTransport, Subscribe};
 pub use schema::pipeline_schema;
 pub use settings::{
     CameraSettings, CenterPointSettings, Clock, DetectorSettings, DeviceSettings, Edge, Family,
     JsonLinesSettings, Labels, ModelSettings, Node, NodeKind, OnFull, OnStreamsFull, Pipeline, Precision,
     Preprocess, PublisherSettings, Rate, RateError, RecorderSettings, RestartSettings, SimulateSettings,
-    SourceSettings, Topics, Transport, WeightFormat, ZenohMode,
+    SourceSettings, Topics, Transport, WeightFormat, ZenohMode, ZenohPublisherSettings,
 };
 pub use substitute::Environment;

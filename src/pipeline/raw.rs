@@ -10,6 +10,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::faults::RawFaults;
+use super::ros2::{RawRos2, STREAM_TOPIC, Subscribe};
 use super::settings::{
     Clock, DEFAULT_FRAME_DEADLINE_MS, OnFull, OnStreamsFull, Precision, Preprocess, RestartSettings,
     SimulateSettings, Transport, WeightFormat, ZenohMode,
@@ -35,6 +36,9 @@ pub(super) struct RawPipeline {
     /// The device that runs the models. Left out: the CPU device with its defaults.
     #[serde(default)]
     pub(super) device: RawDevice,
+    /// The node that the pipeline is in the ROS 2 graph, where a source or a publisher takes part in it.
+    #[serde(default)]
+    pub(super) ros2: RawRos2,
     /// Models by name.
     #[serde(default)]
     #[schemars(extend("propertyNames" = { "pattern": NAME_PATTERN }))]
@@ -237,7 +241,7 @@ pub(super) enum RawNode {
     Jsonl(RawJsonLines),
 }
 
-/// Plays the streams of a bag, or of a simulated drive.
+/// Plays the streams of a bag or of a simulated drive, or takes those of sensors as they come.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Source")]
@@ -247,8 +251,10 @@ pub(super) struct RawSource {
     pub(super) bag: String,
     /// A drive that is simulated while it plays, in place of a bag.
     pub(super) simulate: Option<SimulateSettings>,
+    /// Live messages, in place of a bag; `topics` lists them. A bag on the command line takes their place.
+    pub(super) subscribe: Option<Subscribe>,
     /// `auto` for every topic that the detectors behind it take (images, point clouds), or a list of topics; each topic is
-    /// one stream.
+    /// one stream. `~/` in front stands for the node, and the renames of `ros2.remap` apply.
     #[serde(default)]
     pub(super) topics: RawTopics,
     /// What decides when a sample is released.
@@ -351,24 +357,31 @@ pub(super) struct RawPublisher {
     /// The detector or detectors whose results are published.
     #[expect(dead_code, reason = "names are read from the tree, where their places are")]
     pub(super) input: RawInput,
-    /// Key of the results; {pipeline}, {node} and {stream} are filled in.
-    #[serde(default = "default_key")]
+    /// zenoh: key of the results; {pipeline}, {node} and {stream} are filled in. Left out:
+    /// sensorium/{pipeline}/{node}/{stream}/detections.
     #[schemars(length(min = 1))]
-    pub(super) key: String,
-    /// How this process joins the zenoh network.
-    #[serde(default)]
-    pub(super) mode: ZenohMode,
-    /// Endpoints to connect to, such as tcp/192.168.0.10:7447. Empty: those that are discovered.
-    #[serde(default)]
-    pub(super) connect: Vec<String>,
-    /// Endpoints to listen on, such as tcp/0.0.0.0:7447. Empty: any free port.
-    #[serde(default)]
-    pub(super) listen: Vec<String>,
+    pub(super) key: Option<String>,
+    /// zenoh: how this process joins the network. Left out: as a peer.
+    pub(super) mode: Option<ZenohMode>,
+    /// zenoh: endpoints to connect to, such as tcp/192.168.0.10:7447. Left out: those that are discovered.
+    pub(super) connect: Option<Vec<String>>,
+    /// zenoh: endpoints to listen on, such as tcp/0.0.0.0:7447. Left out: any free port.
+    pub(super) listen: Option<Vec<String>>,
+    /// ros2: topic of the results; {stream} is filled in. Left out: ~/output/objects.
+    #[schemars(regex(pattern = STREAM_TOPIC))]
+    pub(super) topic: Option<String>,
+    /// ros2: whether frames are skipped while nobody subscribes to the results, as Autoware's detectors do. Left out:
+    /// they are.
+    pub(super) skip_without_subscribers: Option<bool>,
+    /// ros2: whether processing times, diagnostics and times of publication are published too, as Autoware's detectors
+    /// do. Left out: they are.
+    pub(super) debug: Option<bool>,
 }
 
-fn default_key() -> String {
-    "sensorium/{pipeline}/{node}/{stream}/detections".to_owned()
-}
+/// Key of results that names none.
+pub(super) const DEFAULT_KEY: &str = "sensorium/{pipeline}/{node}/{stream}/detections";
+/// Topic of results that names none.
+pub(super) const DEFAULT_TOPIC: &str = "~/output/objects";
 
 /// Writes an MCAP recording: images and point clouds as they came, and what was found in them.
 #[derive(Debug, Deserialize, JsonSchema)]

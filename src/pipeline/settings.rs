@@ -8,6 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::problem::Problem;
+use super::ros2::{Ros2PublisherSettings, Ros2Settings, Subscribe};
+use super::words::words;
 use crate::device::{DeviceConfig, DeviceLayer, FaultPlan};
 
 /// A pipeline whose names, connections and values are all valid.
@@ -20,6 +22,8 @@ pub struct Pipeline {
     pub name: String,
     /// The device.
     pub device: DeviceSettings,
+    /// The node that it is in the ROS 2 graph, where a source or a publisher takes part in it.
+    pub ros2: Ros2Settings,
     /// Models by name.
     pub models: BTreeMap<String, ModelSettings>,
     /// Nodes, each after all that feed it.
@@ -254,6 +258,8 @@ pub struct SourceSettings {
     pub bag: Option<PathBuf>,
     /// The drive that is simulated in place of a bag.
     pub simulate: Option<SimulateSettings>,
+    /// Where live messages come from in place of a bag.
+    pub subscribe: Option<Subscribe>,
     /// Which topics are played.
     pub topics: Topics,
     /// What decides when a sample is released.
@@ -340,10 +346,29 @@ pub struct DetectorSettings {
 
 /// Settings of a publisher.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct PublisherSettings {
+#[serde(tag = "transport", rename_all = "lowercase")]
+pub enum PublisherSettings {
+    /// JSON on keys of zenoh.
+    Zenoh(ZenohPublisherSettings),
+    /// Messages on topics of ROS 2.
+    Ros2(Ros2PublisherSettings),
+}
+
+impl PublisherSettings {
     /// How results travel.
-    pub transport: Transport,
-    /// Key of the results, with `{stream}` still to be filled in; see [`PublisherSettings::key_of`].
+    #[must_use]
+    pub const fn transport(&self) -> Transport {
+        match self {
+            Self::Zenoh(_) => Transport::Zenoh,
+            Self::Ros2(_) => Transport::Ros2,
+        }
+    }
+}
+
+/// Settings of a publisher of JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ZenohPublisherSettings {
+    /// Key of the results, with `{stream}` still to be filled in; see [`Self::key_of`].
     pub key: String,
     /// How this process joins the network.
     pub mode: ZenohMode,
@@ -353,7 +378,7 @@ pub struct PublisherSettings {
     pub listen: Vec<String>,
 }
 
-impl PublisherSettings {
+impl ZenohPublisherSettings {
     /// The key of one stream. A stream named after a topic keeps its inner slashes; characters that have a
     /// meaning in key expressions become `_`, and so does a stream without a name.
     #[must_use]
@@ -402,33 +427,6 @@ pub struct Edge {
     pub capacity: u32,
     /// What happens when the channel is full.
     pub on_full: OnFull,
-}
-
-macro_rules! words {
-    ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $word:literal),* $(,)? }) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-        #[non_exhaustive]
-        pub enum $name {
-            $($(#[$variant_meta])* #[serde(rename = $word)] $variant,)*
-        }
-
-        impl $name {
-            /// The word that a pipeline file uses.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $word,)*
-                }
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(self.as_str())
-            }
-        }
-    };
 }
 
 words! {
@@ -515,6 +513,8 @@ words! {
     Transport {
         /// zenoh, as JSON.
         Zenoh = "zenoh",
+        /// Topics of ROS 2, as Autoware's detectors publish them.
+        Ros2 = "ros2",
     }
 }
 words! {

@@ -51,6 +51,9 @@ pub enum RuntimeError {
         /// What is wrong.
         reason: String,
     },
+    /// The ROS 2 graph cannot be joined, or an endpoint cannot be made.
+    #[error("ROS 2: {0}")]
+    Ros2(#[from] crate::io::ros::RosError),
     /// A file that cannot be written.
     #[error("cannot write {}: {reason}", path.display())]
     Unwritable {

@@ -26,6 +26,9 @@ pub struct FrameMeta {
     /// Whether no result of this stream came from the device before, as it is open now: the first frame of the
     /// stream, or the first one after a restart. Known once the frame is back from the device.
     pub fresh: bool,
+    /// Whether all that the sensor saw fitted into the network's input; `None` where nothing can be too much, and until
+    /// it is known.
+    pub within_capacity: Option<bool>,
     /// How often a lost device had been opened again when this frame came back from it.
     pub device_restarts: u32,
 }

@@ -7,39 +7,47 @@ use futures_util::stream::FuturesUnordered;
 use kameo::actor::Spawn;
 
 use super::RuntimeError;
+use super::detectors::StartedDetectors;
 use super::drive::{DriveFeed, POINTS_TOPIC, TruthLog};
 use super::ending::{Ending, ending};
-use super::run::{RunOptions, Shared, StartedDetectors};
+use super::outlets::Audiences;
+use super::ros::{self, LiveFeed, RosGraph, type_of};
+use super::run::{RunOptions, Shared};
 use super::source::{BagFeed, Feed, Outlet, Source, SourceArgs, choose_topics, transform_topics};
 use crate::io::bag::Bag;
 use crate::perception::Sensor;
-use crate::pipeline::{Node, NodeKind, OnStreamsFull, Pipeline, Rate, SourceSettings};
+use crate::pipeline::{Node, NodeKind, OnStreamsFull, Pipeline, Rate, SourceSettings, Topics};
 use crate::telemetry::StreamId;
 
 /// A source that is ready to play.
 pub(super) struct OpenSource {
     /// Name of the node.
-    node: String,
+    pub(super) node: String,
     /// Its settings.
     pub(super) settings: SourceSettings,
     feed: Box<dyn Feed>,
     /// Topics of the streams.
-    topics: Vec<Arc<str>>,
+    pub(super) topics: Vec<Arc<str>>,
     /// Frames that will be played.
     pub(super) frames: u64,
 }
 
-/// Opens the bag of every source, or sets its drive up. `sensor_of` tells what a model takes.
+/// Opens the bag of every source, sets its drive up, or names what it subscribes to in `graph`. `sensor_of` tells what a model takes.
 pub(super) fn open_sources(
     pipeline: &Pipeline,
     sensor_of: impl Fn(&str) -> Option<Sensor>,
     truth: &TruthLog,
+    graph: Option<&Arc<RosGraph>>,
 ) -> Result<Vec<OpenSource>, RuntimeError> {
     let mut sources = Vec::new();
     for node in &pipeline.nodes {
         let NodeKind::Source(settings) = &node.kind else {
             continue;
         };
+        if let (Some(_), Some(graph)) = (settings.subscribe, graph) {
+            sources.push(open_live(pipeline, node, settings, &sensor_of, graph)?);
+            continue;
+        }
         sources.push(match settings.simulate {
             Some(drive) => OpenSource {
                 node: node.name.clone(),
@@ -71,21 +79,20 @@ fn open_bag(
     for warning in bag.warnings() {
         tracing::warn!(source = node.name, "{warning}");
     }
-    let fed = |detector: &str| {
-        let mut edges = pipeline.edges.iter();
-        edges.any(|edge| edge.from == node.name && edge.to == detector)
-    };
-    let mut sensors: Vec<Sensor> = Vec::new();
-    for other in &pipeline.nodes {
-        if let NodeKind::Detector(detector) = &other.kind
-            && fed(&other.name)
-            && let Some(sensor) = sensor_of(&detector.model)
-            && !sensors.contains(&sensor)
-        {
-            sensors.push(sensor);
+    let sensors = sensors_behind(pipeline, node, sensor_of);
+    let (name, remaps) = ros::names(&pipeline.ros2)?;
+    let wanted = match &settings.topics {
+        Topics::Auto => Topics::Auto,
+        // What a node would subscribe to, a bag has under the same names.
+        Topics::Listed(topics) => {
+            let named = topics.iter().map(|topic| match remaps.apply(&name, topic) {
+                Ok(resolved) if topic.starts_with('~') || !remaps.is_empty() => resolved,
+                _ => topic.clone(),
+            });
+            Topics::Listed(named.collect())
         }
-    }
-    let topics = choose_topics(&node.name, &bag, &settings.topics, &sensors)?;
+    };
+    let topics = choose_topics(&node.name, &bag, &wanted, &sensors)?;
     let played = |name: &str| topics.iter().any(|topic| **topic == *name);
     let frames = bag.topics().iter().filter(|topic| played(&topic.name));
     let frames = frames.map(|topic| topic.messages).sum();
@@ -102,11 +109,78 @@ fn open_bag(
     })
 }
 
+/// What the detectors behind a source take.
+fn sensors_behind(
+    pipeline: &Pipeline,
+    source: &Node,
+    sensor_of: impl Fn(&str) -> Option<Sensor>,
+) -> Vec<Sensor> {
+    let fed = |detector: &str| {
+        let mut edges = pipeline.edges.iter();
+        edges.any(|edge| edge.from == source.name && edge.to == detector)
+    };
+    let mut sensors: Vec<Sensor> = Vec::new();
+    for other in &pipeline.nodes {
+        if let NodeKind::Detector(detector) = &other.kind
+            && fed(&other.name)
+            && let Some(sensor) = sensor_of(&detector.model)
+            && !sensors.contains(&sensor)
+        {
+            sensors.push(sensor);
+        }
+    }
+    sensors
+}
+
+/// Names what a source subscribes to.
+fn open_live(
+    pipeline: &Pipeline,
+    node: &Node,
+    settings: &SourceSettings,
+    sensor_of: impl Fn(&str) -> Option<Sensor>,
+    graph: &Arc<RosGraph>,
+) -> Result<OpenSource, RuntimeError> {
+    let refuse = |reason: String| RuntimeError::Source {
+        node: node.name.clone(),
+        reason,
+    };
+    let sensors = sensors_behind(pipeline, node, sensor_of);
+    let [sensor] = sensors[..] else {
+        return Err(refuse(
+            "the detectors behind it take images and point clouds: use a source for each".into(),
+        ));
+    };
+    let Topics::Listed(names) = &settings.topics else {
+        return Err(refuse("no topics to subscribe to".into()));
+    };
+    let mut topics: Vec<(Arc<str>, &'static str)> = Vec::new();
+    for name in names {
+        let topic = graph.topic(name).map_err(|error| refuse(error.to_string()))?;
+        if topics.iter().any(|(known, _)| **known == *topic) {
+            return Err(refuse(format!("the topic {topic} is named twice")));
+        }
+        let type_name = type_of(sensor, &topic);
+        topics.push((topic.into(), type_name));
+    }
+    Ok(OpenSource {
+        node: node.name.clone(),
+        settings: settings.clone(),
+        topics: topics.iter().map(|(topic, _)| Arc::clone(topic)).collect(),
+        feed: Box::new(LiveFeed {
+            graph: Arc::clone(graph),
+            topics,
+            transforms: sensor == Sensor::Lidar,
+        }),
+        frames: 0,
+    })
+}
+
 /// Starts the sources, each with a way into every detector that it feeds.
 pub(super) fn start_sources(
     sources: Vec<OpenSource>,
     pipeline: &Pipeline,
     mut detectors: StartedDetectors,
+    audiences: Audiences,
     shared: &Shared,
     options: &RunOptions,
     endings: &mut FuturesUnordered<Ending>,
@@ -161,6 +235,7 @@ pub(super) fn start_sources(
                 streams: source.topics.iter().map(stream_of).collect(),
                 rejected,
                 node: node.name.as_str().into(),
+                audience: audiences.get(&node.name).cloned(),
             });
         }
         let progress = Arc::clone(&options.progress);

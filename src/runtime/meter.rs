@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::frame::{Detected, Sample};
 use super::prepare::{read_cloud, thumbnail};
@@ -30,6 +30,8 @@ pub(crate) struct Meter {
     latency: Mutex<LatencyRecorder>,
     timeline: Mutex<Timeline>,
     gallery: Option<Mutex<Gallery>>,
+    /// Stamps are of the present, so that the age of a result can be told.
+    live: bool,
     progress: Arc<dyn Progress>,
     ledger: Arc<Ledger>,
 }
@@ -73,13 +75,14 @@ impl Gallery {
 }
 
 impl Meter {
-    /// A meter; with `gallery` it keeps some frames for the report.
+    /// A meter; with `gallery` it keeps some frames for the report, `live` says that stamps are of the present.
     #[must_use]
     pub(crate) fn new(
         clock: MonotonicClock,
         streams: Streams,
         options: LatencyOptions,
         gallery: bool,
+        live: bool,
         (progress, ledger): (Arc<dyn Progress>, Arc<Ledger>),
     ) -> Self {
         Self {
@@ -87,6 +90,7 @@ impl Meter {
             latency: Mutex::new(LatencyRecorder::new(options)),
             timeline: Mutex::new(Timeline::new(streams, Timeline::DEFAULT_FRAMES)),
             gallery: gallery.then(|| Mutex::new(Gallery::default())),
+            live,
             progress,
             ledger,
         }
@@ -98,11 +102,15 @@ impl Meter {
         let mut times = meta.times;
         times.end(Stage::Publish, self.clock.now_ns());
         // Bags are replayed long after their stamps, so there is no age to tell.
+        let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let published_wall_ns = self
+            .live
+            .then(|| i64::try_from(now().as_nanos()).unwrap_or(i64::MAX));
         let observation = Observation {
             frame: meta.id,
             stamp_ns: meta.stamp_ns,
             times: &times,
-            published_wall_ns: None,
+            published_wall_ns,
         };
         self.latency
             .lock()

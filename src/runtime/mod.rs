@@ -7,6 +7,7 @@
 //! Called by `cli`; calls every room above it.
 
 pub mod channel;
+mod detectors;
 mod drive;
 mod ending;
 mod error;
@@ -15,9 +16,11 @@ mod frame;
 mod inputs;
 mod meter;
 mod models;
+mod outlets;
 mod owner;
 mod poses;
 mod prepare;
+mod ros;
 mod run;
 mod shutdown;
 mod sinks;

@@ -100,7 +100,12 @@ impl StageLogic for Prepare {
     fn work(&self, mut sample: Sample<()>, mut inputs: Slots) -> Result<Sample<Prepared>, DropReason> {
         sample.meta.times.begin(Stage::Prepare, self.clock.now_ns());
         match self.prepare(&sample, &mut inputs) {
-            Ok(PreparedFrame { variant, placement }) => {
+            Ok(PreparedFrame {
+                variant,
+                placement,
+                within_capacity,
+            }) => {
+                sample.meta.within_capacity = within_capacity;
                 sample.meta.times.end(Stage::Prepare, self.clock.now_ns());
                 Ok(sample
                     .replace(Prepared {

@@ -1,34 +1,27 @@
 //! Putting a pipeline together, running it, and settling up.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::stream::FuturesUnordered;
-use kameo::actor::Spawn;
-use tokio::sync::oneshot;
 
 use super::channel::{self, Receiver, Sender};
+use super::detectors::start_detectors;
 use super::drive::{TruthFrame, TruthLog};
-use super::ending::{Ending, await_end, ending};
+use super::ending::{Ending, await_end};
 use super::error::RuntimeError;
-use super::finish::{Finish, SinkItem, SinkOutlet};
-use super::frame::{Inferred, Prepared, Sample};
-use super::inputs::{open_sources, start_sources};
+use super::inputs::{OpenSource, open_sources, start_sources};
 use super::meter::Meter;
-use super::models::{self, DetectorParts};
-use super::owner::{DescribeDevice, DeviceOwner, FRAMES_UNDER_WAY, OwnerArgs, OwnerReady};
-use super::poses::Poses;
-use super::prepare::Prepare;
+use super::models;
+use super::outlets::{GraphSinks, plan_sinks, start_sinks};
+use super::ros::{self, RosGraph};
 use super::shutdown::Shutdown;
-use super::sinks::{JsonLinesSink, PublisherSink, RecorderSink, Sink, SinkActor, check_outputs};
-use super::stage::Stage;
-use crate::device::{DeviceConfig, DeviceLayer};
-use crate::io::zenoh::ZenohPublisher;
-use crate::pipeline::{
-    Clock, DetectorSettings, Node, NodeKind, OnFull, Pipeline, Plan, Rate, RestartSettings,
-};
+use super::sinks::check_outputs;
+use crate::device::DeviceLayer;
+use crate::io::ros::RosNode;
+use crate::pipeline::{Clock, OnFull, Pipeline, Plan, Rate};
 use crate::telemetry::report::ReportPictures;
 use crate::telemetry::{
     ClockKind, LatencyOptions, Ledger, MonotonicClock, RunInfo, RunSummary, Streams, Timeline,
@@ -60,6 +53,10 @@ pub struct RunOptions {
     pub device_environment: DeviceLayer,
     /// Told how the run gets on.
     pub progress: Arc<dyn Progress>,
+    /// The node to be in the ROS 2 graph, in place of one that the run makes itself.
+    pub ros_node: Option<Arc<dyn RosNode>>,
+    /// End as soon as the models are on the device, captured and warm, without a single frame.
+    pub build_only: bool,
 }
 
 impl fmt::Debug for RunOptions {
@@ -68,6 +65,8 @@ impl fmt::Debug for RunOptions {
             .field("gallery", &self.gallery)
             .field("with_latency", &self.with_latency)
             .field("device_environment", &self.device_environment)
+            .field("ros_node", &self.ros_node)
+            .field("build_only", &self.build_only)
             .finish_non_exhaustive()
     }
 }
@@ -90,10 +89,10 @@ pub struct RunOutput {
 /// What the parts of a run share.
 pub(super) struct Shared {
     pub(super) ledger: Arc<Ledger>,
-    sink_ledger: Arc<Ledger>,
+    pub(super) sink_ledger: Arc<Ledger>,
     pub(super) clock: MonotonicClock,
     pub(super) shutdown: Shutdown,
-    meter: Arc<Meter>,
+    pub(super) meter: Arc<Meter>,
     plan: Plan,
     /// Nothing may be dropped.
     pub(super) lossless: bool,
@@ -101,7 +100,7 @@ pub(super) struct Shared {
 
 impl Shared {
     /// The channels into an actor: a sender for each actor that feeds it, by name.
-    fn channel_into<T>(&self, to: &str) -> (BTreeMap<String, Sender<T>>, Receiver<T>) {
+    pub(super) fn channel_into<T>(&self, to: &str) -> (BTreeMap<String, Sender<T>>, Receiver<T>) {
         let planned = self.plan.channels.iter().filter(|c| c.to == to);
         let (senders, receivers): (BTreeMap<_, _>, Vec<_>) = planned
             .map(|c| {
@@ -113,7 +112,8 @@ impl Shared {
         (senders, Receiver::merge(receivers))
     }
 
-    fn capacity(&self, from: &str, to: &str) -> usize {
+    /// Places in the channel between two actors.
+    pub(super) fn capacity(&self, from: &str, to: &str) -> usize {
         self.plan
             .channels
             .iter()
@@ -140,7 +140,9 @@ pub async fn run(
             .get(model)
             .map(|model| models::sensor_of(&model.family))
     };
-    let sources = open_sources(pipeline, sensor_of, &truth)?;
+    let graph = join_graph(pipeline, &options).await?;
+    let sources = open_sources(pipeline, sensor_of, &truth, graph.as_ref())?;
+    let live = sources.iter().any(|source| source.settings.subscribe.is_some());
     let first = sources.first().map(|source| &source.settings);
     let clock_kind = first.map_or(Clock::Bag, |settings| settings.clock);
     let lossless = clock_kind == Clock::Deterministic;
@@ -178,6 +180,7 @@ pub async fn run(
             streams,
             latency_options,
             options.gallery,
+            live,
             watched,
         )),
         plan: pipeline.plan(),
@@ -188,28 +191,45 @@ pub async fn run(
     // that cannot start.
     check_outputs(pipeline)?;
     let detectors = models::load_all(pipeline)?;
-    let mut sinks = plan_sinks(pipeline, &shared);
+    let (sinks, outlets) = plan_sinks(pipeline, &shared);
     let mut endings: FuturesUnordered<Ending> = FuturesUnordered::new();
     let config = pipeline.device.config(&options.device_environment);
     let started_detectors =
-        start_detectors(pipeline, config, detectors, &shared, &mut sinks, &mut endings).await?;
-    start_sinks(sinks, &shared, &options, &mut endings).await?;
-
-    options
-        .progress
-        .started(sources.iter().map(|source| source.frames).sum());
+        start_detectors(pipeline, config, detectors, &shared, outlets, &mut endings).await?;
     let (device, device_details) = started_detectors.device.clone();
-    start_sources(
-        sources,
-        pipeline,
-        started_detectors,
-        &shared,
-        &options,
-        &mut endings,
-    );
+    if options.build_only {
+        // Without sources and sinks the stages find their channels closed, and end.
+        drop((sinks, started_detectors));
+    } else {
+        let streams = |source: &OpenSource| (source.node.clone(), source.topics.clone());
+        let graph = graph.as_ref().map(|graph| GraphSinks {
+            graph: Arc::clone(graph),
+            streams: sources.iter().map(streams).collect(),
+            poses: started_detectors.poses.clone(),
+        });
+        let audiences = start_sinks(pipeline, sinks, graph, &shared, &options, &mut endings).await?;
+        options
+            .progress
+            .started(sources.iter().map(|source| source.frames).sum());
+        start_sources(
+            sources,
+            pipeline,
+            started_detectors,
+            audiences,
+            &shared,
+            &options,
+            &mut endings,
+        );
+    }
 
     await_end(&mut endings, &shared.shutdown).await;
     options.progress.ended();
+    if let Some(graph) = graph {
+        let closed = tokio::task::spawn_blocking(move || graph.close()).await;
+        if let Ok(Err(error)) = closed {
+            shared.shutdown.note(error.into());
+        }
+    }
 
     let info = RunInfo {
         pipeline: pipeline.name.clone(),
@@ -239,7 +259,8 @@ pub async fn run(
     for fault in &faults {
         summary.mark_incomplete(fault.to_string());
     }
-    if shared.shutdown.is_draining() {
+    // Live messages have no end of their own.
+    if shared.shutdown.is_draining() && !live {
         summary.mark_incomplete("stopped before the end");
     }
     let gallery = shared.meter.gallery();
@@ -252,273 +273,22 @@ pub async fn run(
     })
 }
 
-/// A sink with its channels, before anything is opened.
-struct PlannedSink<'a> {
-    node: &'a Node,
-    /// The way into it from each detector, by the name of the finish actor.
-    outlets: BTreeMap<String, SinkOutlet>,
-    input: Receiver<SinkItem>,
-}
-
-/// The sinks of a pipeline; files last, so that they are opened when nothing else can fail any more.
-fn plan_sinks<'a>(pipeline: &'a Pipeline, shared: &Shared) -> Vec<PlannedSink<'a>> {
-    let plan = |node: &'a Node| {
-        let (senders, input) = shared.channel_into(&node.name);
-        let account = shared.sink_ledger.streams().register(&node.name);
-        let outlet = |channel| SinkOutlet {
-            channel,
-            account,
-            node: node.name.clone(),
-        };
-        let outlets = senders.into_iter().map(|(from, channel)| (from, outlet(channel)));
-        PlannedSink {
-            node,
-            outlets: outlets.collect(),
-            input,
-        }
-    };
-    let (mut publishers, mut files) = (Vec::new(), Vec::new());
-    for node in &pipeline.nodes {
-        match &node.kind {
-            NodeKind::Publisher(_) => publishers.push(plan(node)),
-            NodeKind::Recorder(_) | NodeKind::JsonLines(_) => files.push(plan(node)),
-            NodeKind::Source(_) | NodeKind::Detector(_) => {}
-        }
-    }
-    publishers.append(&mut files);
-    publishers
-}
-
-/// Opens and starts the sinks.
-async fn start_sinks(
-    sinks: Vec<PlannedSink<'_>>,
-    shared: &Shared,
-    options: &RunOptions,
-    endings: &mut FuturesUnordered<Ending>,
-) -> Result<(), RuntimeError> {
-    let mut meter = Some(Arc::clone(&shared.meter));
-    for PlannedSink { node, input, .. } in sinks {
-        let name = &node.name;
-        match &node.kind {
-            NodeKind::Publisher(settings) => {
-                let publisher = ZenohPublisher::open(settings)
-                    .await
-                    .map_err(|e| RuntimeError::Sink {
-                        node: name.clone(),
-                        reason: e.to_string(),
-                    })?;
-                // The first publisher of the file measures when frames are published.
-                let sink =
-                    PublisherSink::new(publisher, settings.clone(), meter.take(), options.with_latency);
-                let actor = sink_actor(name, sink, input, shared);
-                endings.push(ending(name.clone(), SinkActor::spawn(actor)));
-            }
-            // A file may take its time, and other actors must not wait for it: these get threads of their own.
-            NodeKind::Recorder(settings) => {
-                let sink = RecorderSink::create(&settings.path, settings.include_images)?;
-                let actor = sink_actor(name, sink, input, shared);
-                endings.push(ending(name.clone(), SinkActor::spawn_in_thread(actor)));
-            }
-            NodeKind::JsonLines(settings) => {
-                let with_latency = options.with_latency && !shared.lossless;
-                let sink = JsonLinesSink::create(&settings.path, with_latency)?;
-                let actor = sink_actor(name, sink, input, shared);
-                endings.push(ending(name.clone(), SinkActor::spawn_in_thread(actor)));
-            }
-            NodeKind::Source(_) | NodeKind::Detector(_) => {}
-        }
-    }
-    Ok(())
-}
-
-fn sink_actor<S: Sink>(node: &str, sink: S, input: Receiver<SinkItem>, shared: &Shared) -> SinkActor<S> {
-    SinkActor::new(
-        node,
-        sink,
-        input,
-        Arc::clone(&shared.sink_ledger),
-        shared.shutdown.clone(),
-    )
-}
-
-/// Detectors that are ready for frames.
-pub(super) struct StartedDetectors {
-    /// The device in words and in numbers.
-    device: (String, serde_json::Value),
-    /// Channel into each detector from each source, by node names.
-    pub(super) inlets: HashMap<(String, String), Sender<Sample<()>>>,
-    /// Where transforms go; `None` where no detector asks for poses.
-    pub(super) poses: Option<Arc<Poses>>,
-}
-
-async fn start_detectors(
+/// The node of a pipeline that takes part in the ROS 2 graph.
+async fn join_graph(
     pipeline: &Pipeline,
-    config: DeviceConfig,
-    parts: Vec<DetectorParts>,
-    shared: &Shared,
-    sinks: &mut [PlannedSink<'_>],
-    endings: &mut FuturesUnordered<Ending>,
-) -> Result<StartedDetectors, RuntimeError> {
-    let nodes: Vec<(&str, &DetectorSettings)> = pipeline
-        .nodes
-        .iter()
-        .filter_map(|node| match &node.kind {
-            NodeKind::Detector(settings) => Some((node.name.as_str(), settings)),
-            _ => None,
-        })
-        .collect();
-    let workers = |settings: &DetectorSettings| {
-        let stateful = pipeline.models[&settings.model].family.is_stateful();
-        if stateful {
-            1
-        } else {
-            settings.prepare_workers as usize
-        }
-    };
-    let to_device: usize = nodes
-        .iter()
-        .map(|(name, _)| shared.capacity(&prepare_name(name), "device"))
-        .sum();
-    let (device_tx, device_rx) = channel::bounded::<Sample<Prepared>>(to_device, OnFull::Block);
-    let mut outputs = Vec::new();
-    let mut results: Vec<Receiver<Sample<Inferred>>> = Vec::new();
-    for (name, _) in &nodes {
-        let capacity = shared.capacity("device", &finish_name(name));
-        let (tx, rx) = channel::bounded(capacity, OnFull::Block);
-        // As many output slots as places in the channel: results always find room there.
-        outputs.push((tx, capacity));
-        results.push(rx);
+    options: &RunOptions,
+) -> Result<Option<Arc<RosGraph>>, RuntimeError> {
+    if options.build_only || !ros::is_used(pipeline) {
+        return Ok(None);
     }
-    let (hosts, builders): (Vec<_>, Vec<_>) = parts.into_iter().map(|part| (part.host, part.device)).unzip();
-    let input_slots = nodes
-        .iter()
-        .map(|(name, settings)| shared.capacity(&prepare_name(name), "device") + workers(settings))
-        .max()
-        .unwrap_or(0)
-        + FRAMES_UNDER_WAY;
-    let device_settings = &pipeline.device;
-    if !device_settings.faults.faults.is_empty() {
-        let faults = device_settings.faults.faults.len();
-        tracing::warn!(
-            faults,
-            "faults are injected into the device: this is a switch for tests"
-        );
-    }
-    let restart = RestartSettings {
-        // What was on a lost device is missing, and a deterministic run promises that nothing is.
-        limit: if shared.lossless {
-            0
-        } else {
-            device_settings.restart.limit
-        },
-        ..device_settings.restart
+    let (settings, given) = (pipeline.ros2.clone(), options.ros_node.clone());
+    // It may wait for a router.
+    let joined = tokio::task::spawn_blocking(move || RosGraph::open(&settings, given)).await;
+    let died = |error: tokio::task::JoinError| RuntimeError::ActorDied {
+        actor: "ROS 2 node".into(),
+        reason: error.to_string(),
     };
-    let (ready_tx, ready_rx) = oneshot::channel();
-    let args = OwnerArgs {
-        open: models::open_device(config, device_settings, restart.limit > 0, builders),
-        input: device_rx,
-        outputs,
-        ready: ready_tx,
-        input_slots,
-        frame_deadline: Duration::from_millis(device_settings.frame_deadline_ms.into()),
-        restart,
-        ledger: Arc::clone(&shared.ledger),
-        clock: shared.clock,
-        shutdown: shared.shutdown.clone(),
-    };
-    let owner = DeviceOwner::spawn_in_thread(args);
-    let OwnerReady {
-        input_pools,
-        device,
-        device_details,
-    } = ready_rx
-        .await
-        .map_err(|_| RuntimeError::Device("the device owner stopped while opening the device".into()))??;
-    if let Ok(description) = owner.ask(DescribeDevice).await {
-        tracing::info!(%description, "device ready");
-    }
-    endings.push(ending("device".into(), owner));
-
-    let world = hosts.iter().find_map(|host| host.world_frame.as_deref());
-    let poses = world.map(|world| Arc::new(Poses::new(world)));
-    let mut inlets = HashMap::new();
-    // The first publisher measures what it publishes; other detectors are measured when their results are out.
-    let publisher = pipeline
-        .nodes
-        .iter()
-        .find(|node| matches!(node.kind, NodeKind::Publisher(_)));
-    let measured_by_publisher = |detector: &str| {
-        publisher.is_some_and(|publisher| {
-            let fed_by = |edge: &crate::pipeline::Edge| edge.to == publisher.name && edge.from == detector;
-            pipeline.edges.iter().any(fed_by)
-        })
-    };
-    for (index, (((name, settings), host), (pools, rx))) in nodes
-        .iter()
-        .zip(hosts)
-        .zip(input_pools.into_iter().zip(results))
-        .enumerate()
-    {
-        let (senders, input) = shared.channel_into::<Sample<()>>(&prepare_name(name));
-        for (source, inlet) in senders {
-            inlets.insert((source, (*name).to_owned()), inlet);
-        }
-        let prepare = Prepare {
-            name: prepare_name(name),
-            index,
-            model: Arc::clone(&host.model),
-            slots: pools,
-            output: device_tx.clone(),
-            ledger: Arc::clone(&shared.ledger),
-            clock: shared.clock,
-            poses: poses.clone().filter(|_| host.world_frame.is_some()),
-            clouds: Mutex::new(Vec::new()),
-            explained: Mutex::new(HashSet::new()),
-        };
-        let stage = Stage::new(
-            prepare,
-            input,
-            workers(settings),
-            Arc::clone(&shared.ledger),
-            shared.shutdown.clone(),
-        );
-        endings.push(ending(prepare_name(name), Stage::spawn(stage)));
-
-        let finish = Finish {
-            name: finish_name(name),
-            model: host.model,
-            output_len: host.output_len,
-            sinks: sinks
-                .iter_mut()
-                .filter_map(|sink| sink.outlets.remove(&finish_name(name)))
-                .collect(),
-            ledger: Arc::clone(&shared.ledger),
-            sink_ledger: Arc::clone(&shared.sink_ledger),
-            meter: (!measured_by_publisher(name)).then(|| Arc::clone(&shared.meter)),
-            clock: shared.clock,
-        };
-        let stage = Stage::new(
-            finish,
-            rx,
-            settings.finish_workers as usize,
-            Arc::clone(&shared.ledger),
-            shared.shutdown.clone(),
-        );
-        endings.push(ending(finish_name(name), Stage::spawn(stage)));
-    }
-    Ok(StartedDetectors {
-        device: (device, device_details),
-        inlets,
-        poses,
-    })
-}
-
-fn prepare_name(node: &str) -> String {
-    format!("{node}/prepare")
-}
-
-fn finish_name(node: &str) -> String {
-    format!("{node}/finish")
+    joined.map_err(died)?.map(|graph| Some(Arc::new(graph)))
 }
 
 fn model_names(pipeline: &Pipeline) -> String {

@@ -18,6 +18,7 @@ use super::RuntimeError;
 use super::channel::Sender;
 use super::frame::{FrameMeta, Message, Sample};
 use super::poses::{Poses, TF_STATIC_TOPIC, TF_TOPIC};
+use super::ros::Audience;
 use super::shutdown::Shutdown;
 use crate::io::bag::{Bag, BagMessage};
 use crate::io::cdr::CdrReader;
@@ -43,6 +44,8 @@ pub(crate) struct Outlet {
     pub rejected: Vec<Arc<str>>,
     /// Name of the receiving node.
     pub node: Arc<str>,
+    /// Who would see the results, where frames are skipped while nobody does.
+    pub audience: Option<Arc<Audience>>,
 }
 
 /// What a source plays.
@@ -67,6 +70,12 @@ enum Handover {
     Message {
         message: Message,
         released_ns: Option<u64>,
+    },
+    /// Messages that never got here.
+    Lost {
+        topic: Arc<str>,
+        count: u64,
+        reason: DropReason,
     },
     /// The bag is damaged from here on.
     Damaged(String),
@@ -164,6 +173,7 @@ impl kameo::Actor for Source {
                     Ok(Handover::Message { message, released_ns }) => {
                         self.release(message, released_ns).await;
                     }
+                    Ok(Handover::Lost { topic, count, reason }) => self.lost(&topic, count, reason),
                     Ok(Handover::Damaged(reason)) => self.damaged(reason),
                     Err(flume::RecvError::Disconnected) => return Ok(Some(Signal::Stop)),
                 },
@@ -202,6 +212,15 @@ impl Source {
         }
     }
 
+    /// Counts messages that never got here.
+    fn lost(&self, topic: &Arc<str>, count: u64, reason: DropReason) {
+        for outlet in &self.outlets {
+            if let Some(&stream) = outlet.streams.get(topic) {
+                self.ledger.frames_lost(stream, count, &self.node, reason);
+            }
+        }
+    }
+
     fn take_transforms(&self, message: &Message) {
         let Some(poses) = &self.poses else { return };
         if let Err(error) = poses.take(&message.data, &*message.topic == TF_STATIC_TOPIC) {
@@ -228,6 +247,12 @@ impl Source {
                     .frame_dropped(id, &outlet.node, DropReason::StreamRejected);
                 continue;
             }
+            let ignored = |audience: &Arc<Audience>| !audience.listens_to(&message.topic);
+            if outlet.audience.as_ref().is_some_and(ignored) {
+                self.ledger
+                    .frame_dropped(id, &outlet.node, DropReason::NoSubscriber);
+                continue;
+            }
             let mut times = FrameTimes::new(released_ns.unwrap_or(taken_ns));
             times.begin(Stage::Ingest, taken_ns);
             let header =
@@ -250,6 +275,7 @@ impl Source {
                     times
                 },
                 fresh: false,
+                within_capacity: None,
                 device_restarts: 0,
             };
             let sample = Sample {
@@ -283,6 +309,29 @@ impl Playback {
         };
         let message = Handover::Message { message, released_ns };
         self.hand_over.send(message).is_ok()
+    }
+
+    /// Hands a message over that came just now; `false` if nobody takes it any more.
+    pub(crate) fn hand_over_live(&self, message: Message, arrived: Instant) -> bool {
+        let released_ns = Some(self.clock.at_ns(arrived));
+        self.hand_over
+            .send(Handover::Message { message, released_ns })
+            .is_ok()
+    }
+
+    /// Tells of messages that never got here; `false` if nobody counts them any more.
+    pub(crate) fn lost(&self, topic: &Arc<str>, count: u64, reason: DropReason) -> bool {
+        let topic = Arc::clone(topic);
+        count == 0
+            || self
+                .hand_over
+                .send(Handover::Lost { topic, count, reason })
+                .is_ok()
+    }
+
+    /// Whether the run is over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.shutdown.is_draining() || self.hand_over.is_disconnected()
     }
 
     /// Tells that something cannot be read.

@@ -26,6 +26,10 @@ pub enum DropReason {
     DecodeFailed,
     /// A pixel or compression format that is not supported.
     UnsupportedEncoding,
+    /// Sent by the sensor and lost on the network, as the gap in its numbers tells.
+    NotDelivered,
+    /// Nobody subscribed to the results.
+    NoSubscriber,
     /// The actor that held the frame panicked.
     Panicked,
     /// The device refused or failed.
@@ -50,6 +54,8 @@ impl DropReason {
             Self::NoPose => "no_pose",
             Self::DecodeFailed => "decode_failed",
             Self::UnsupportedEncoding => "unsupported_encoding",
+            Self::NotDelivered => "not_delivered",
+            Self::NoSubscriber => "no_subscriber",
             Self::Panicked => "panicked",
             Self::DeviceError => "device_error",
             Self::StreamRejected => "stream_rejected",

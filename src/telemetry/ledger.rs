@@ -180,6 +180,20 @@ impl Ledger {
         dropped_before
     }
 
+    /// Counts frames of a stream that were lost before anybody could open them: as in, and as dropped at `place`.
+    pub fn frames_lost(&self, stream: StreamId, count: u64, place: &str, reason: DropReason) {
+        if count == 0 {
+            return;
+        }
+        let mut accounts = self.lock();
+        let account = self.account(&mut accounts, stream);
+        account.frames_in = account.frames_in.saturating_add(count);
+        account.in_counter.increment(count);
+        let entry = account.drop_entry(place, reason);
+        entry.count = entry.count.saturating_add(count);
+        entry.counter.increment(count);
+    }
+
     /// Settles a frame that will not come out. `place` is the actor or channel where it ended.
     pub fn frame_dropped(&self, frame: FrameId, place: &str, reason: DropReason) {
         let mut accounts = self.lock();

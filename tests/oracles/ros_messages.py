@@ -1,9 +1,7 @@
-"""Makes random ROS 2 messages with rosbags, or reads messages with it.
+"""Makes random ROS 2 messages with rosbags.
 
-ros_messages.py make TYPE DEFINITION_FILE COUNT SEED: COUNT lines of JSON, each
+ros_messages.py TYPE DEFINITION_FILE COUNT SEED: COUNT lines of JSON, each
   {"fields": the message by field names, "little": its CDR in hex, "big": the same, big-endian}.
-ros_messages.py hash TYPE DEFINITION_FILE: the type's RIHS01 hash by the definition, and on a second line that of
-  rosbags' own definition ("-" where it has none).
 
 DEFINITION_FILE holds the `ros2msg` text. Floats in JSON are the 16 hex digits of the float64; byte arrays are hex.
 """
@@ -17,12 +15,14 @@ import numpy as np
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from rosbags.interfaces import Nodetype
 
-way, kind, path = sys.argv[1:4]
+kind, path, count, seed = sys.argv[1:5]
 store = get_typestore(Stores.EMPTY)
 with open(path) as file:
     store.register(get_types_from_msg(file.read(), kind))
 
-INTEGERS = {"int8": (-(2**7), 2**7), "uint8": (0, 2**8), "int16": (-(2**15), 2**15), "uint16": (0, 2**16)}
+# rosbags writes a `byte` as a signed number.
+INTEGERS = {"byte": (0, 2**7)}
+INTEGERS |= {"int8": (-(2**7), 2**7), "uint8": (0, 2**8), "int16": (-(2**15), 2**15), "uint16": (0, 2**16)}
 INTEGERS |= {"int32": (-(2**31), 2**31), "uint32": (0, 2**32), "int64": (-(2**63), 2**63), "uint64": (0, 2**64)}
 
 
@@ -76,13 +76,8 @@ def plain(x):
     return {name: plain(getattr(x, name)) for name, _ in store.fielddefs[x.__msgtype__][1]}
 
 
-if way == "hash":
-    print(store.hash_rihs01(kind))
-    known = get_typestore(Stores.ROS2_JAZZY)
-    print(known.hash_rihs01(kind) if kind in known.types else "-")
-else:
-    random.seed(int(sys.argv[5]))
-    for _ in range(int(sys.argv[4])):
-        made = message(kind)
-        little, big = (bytes(store.serialize_cdr(made, kind, little_endian=order)) for order in (True, False))
-        print(json.dumps({"fields": plain(made), "little": little.hex(), "big": big.hex()}))
+random.seed(int(seed))
+for _ in range(int(count)):
+    made = message(kind)
+    little, big = (bytes(store.serialize_cdr(made, kind, little_endian=order)) for order in (True, False))
+    print(json.dumps({"fields": plain(made), "little": little.hex(), "big": big.hex()}))

@@ -37,7 +37,7 @@ pub type PointFields<'a> = SmallVec<[PointFieldMsg<'a>; 16]>;
 /// `sensor_msgs/PointCloud2`: points as a table of bytes.
 ///
 /// The fields are what the message says; [`read_cloud`](crate::io::cloud::read_cloud) checks that they agree.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PointCloud2Msg<'a> {
     /// Stamp and frame.
     pub header: HeaderMsg<'a>,
@@ -63,12 +63,30 @@ pub struct PointCloud2Msg<'a> {
 const FIELD_MIN_BYTES: usize = 4 + 4 + 1 + 4;
 
 impl<'a> PointCloud2Msg<'a> {
+    /// Least bytes of a cloud: a stamp, three lengths, four sizes, two flags.
+    pub(super) const MIN_BYTES: usize = 8 + 3 * 4 + 4 * 4 + 2;
+
     /// Decodes one message.
     ///
     /// # Errors
     /// Any [`CdrError`] of its fields.
     pub fn decode(message: &'a [u8]) -> Result<Self, CdrError> {
-        let reader = &mut CdrReader::new(message)?;
+        Self::read(&mut CdrReader::new(message)?)
+    }
+
+    /// Encodes the message, little-endian.
+    ///
+    /// # Errors
+    /// [`CdrError::TooLong`].
+    pub fn encode(&self) -> Result<Vec<u8>, CdrError> {
+        let names: usize = self.fields.iter().map(|field| field.name.len() + 20).sum();
+        let texts = self.header.frame_id.len() + names;
+        let mut writer = CdrWriter::with_capacity(self.data.len() + texts + 64);
+        self.write(&mut writer)?;
+        Ok(writer.finish())
+    }
+
+    pub(super) fn read(reader: &mut CdrReader<'a>) -> Result<Self, CdrError> {
         let header = HeaderMsg::read(reader)?;
         let height = reader.u32()?;
         let width = reader.u32()?;
@@ -95,15 +113,8 @@ impl<'a> PointCloud2Msg<'a> {
         })
     }
 
-    /// Encodes the message, little-endian.
-    ///
-    /// # Errors
-    /// [`CdrError::TooLong`].
-    pub fn encode(&self) -> Result<Vec<u8>, CdrError> {
-        let names: usize = self.fields.iter().map(|field| field.name.len() + 20).sum();
-        let texts = self.header.frame_id.len() + names;
-        let mut writer = CdrWriter::with_capacity(self.data.len() + texts + 64);
-        self.header.write(&mut writer)?;
+    pub(super) fn write(&self, writer: &mut CdrWriter) -> Result<(), CdrError> {
+        self.header.write(writer)?;
         writer.u32(self.height);
         writer.u32(self.width);
         writer.len_prefix(self.fields.len())?;
@@ -118,6 +129,6 @@ impl<'a> PointCloud2Msg<'a> {
         writer.u32(self.row_step);
         writer.bytes(self.data)?;
         writer.bool(self.is_dense);
-        Ok(writer.finish())
+        Ok(())
     }
 }

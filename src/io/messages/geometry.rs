@@ -87,6 +87,20 @@ pub struct PoseMsg {
     pub orientation: QuaternionMsg,
 }
 
+impl PoseMsg {
+    pub(super) fn read(reader: &mut CdrReader<'_>) -> Result<Self, CdrError> {
+        Ok(Self {
+            position: Vector3Msg::read(reader)?,
+            orientation: QuaternionMsg::read(reader)?,
+        })
+    }
+
+    pub(super) fn write(&self, writer: &mut CdrWriter) {
+        self.position.write(writer);
+        self.orientation.write(writer);
+    }
+}
+
 /// `geometry_msgs/PoseWithCovariance`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PoseWithCovarianceMsg {
@@ -108,17 +122,13 @@ impl Default for PoseWithCovarianceMsg {
 impl PoseWithCovarianceMsg {
     pub(super) fn read(reader: &mut CdrReader<'_>) -> Result<Self, CdrError> {
         Ok(Self {
-            pose: PoseMsg {
-                position: Vector3Msg::read(reader)?,
-                orientation: QuaternionMsg::read(reader)?,
-            },
+            pose: PoseMsg::read(reader)?,
             covariance: reader.f64_array()?,
         })
     }
 
     pub(super) fn write(&self, writer: &mut CdrWriter) {
-        self.pose.position.write(writer);
-        self.pose.orientation.write(writer);
+        self.pose.write(writer);
         writer.f64_array(&self.covariance);
     }
 }
@@ -130,6 +140,20 @@ pub struct TwistMsg {
     pub linear: Vector3Msg,
     /// Radians a second.
     pub angular: Vector3Msg,
+}
+
+impl TwistMsg {
+    pub(super) fn read(reader: &mut CdrReader<'_>) -> Result<Self, CdrError> {
+        Ok(Self {
+            linear: Vector3Msg::read(reader)?,
+            angular: Vector3Msg::read(reader)?,
+        })
+    }
+
+    pub(super) fn write(&self, writer: &mut CdrWriter) {
+        self.linear.write(writer);
+        self.angular.write(writer);
+    }
 }
 
 /// `geometry_msgs/TwistWithCovariance`.
@@ -153,17 +177,13 @@ impl Default for TwistWithCovarianceMsg {
 impl TwistWithCovarianceMsg {
     pub(super) fn read(reader: &mut CdrReader<'_>) -> Result<Self, CdrError> {
         Ok(Self {
-            twist: TwistMsg {
-                linear: Vector3Msg::read(reader)?,
-                angular: Vector3Msg::read(reader)?,
-            },
+            twist: TwistMsg::read(reader)?,
             covariance: reader.f64_array()?,
         })
     }
 
     pub(super) fn write(&self, writer: &mut CdrWriter) {
-        self.twist.linear.write(writer);
-        self.twist.angular.write(writer);
+        self.twist.write(writer);
         writer.f64_array(&self.covariance);
     }
 }

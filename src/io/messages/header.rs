@@ -3,7 +3,7 @@
 use crate::io::cdr::{CdrError, CdrReader, CdrWriter};
 
 /// `std_msgs/Header`: when and in which frame something was sensed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HeaderMsg<'a> {
     /// Whole seconds of the sensor stamp.
     pub stamp_sec: i32,

@@ -134,8 +134,7 @@ impl MarkerMsg<'_> {
         writer.i32(self.id);
         writer.i32(self.marker_type);
         writer.i32(self.action);
-        self.pose.position.write(writer);
-        self.pose.orientation.write(writer);
+        self.pose.write(writer);
         self.scale.write(writer);
         for part in self.color {
             writer.f32(part);

@@ -77,7 +77,7 @@ pub struct DetectedObjectsMsg<'a> {
 const POSE_BYTES: usize = 8 * (7 + 36);
 const TWIST_BYTES: usize = 8 * (6 + 36);
 /// Least bytes of an object: two empty sequences, four flags, a shape's type and size beside pose and twist.
-const OBJECT_MIN_BYTES: usize = 4 + 4 + POSE_BYTES + 2 + TWIST_BYTES + 2 + 1 + 4 + 24;
+pub(super) const OBJECT_MIN_BYTES: usize = 4 + 4 + POSE_BYTES + 2 + TWIST_BYTES + 2 + 1 + 4 + 24;
 /// Least bytes of a classification: the last one of a message has no padding behind its label's.
 const CLASSIFICATION_MIN_BYTES: usize = 5;
 const POINT32_BYTES: usize = 12;
@@ -115,7 +115,7 @@ impl<'a> DetectedObjectsMsg<'a> {
 }
 
 impl DetectedObjectMsg {
-    fn read(reader: &mut CdrReader<'_>) -> Result<Self, CdrError> {
+    pub(super) fn read(reader: &mut CdrReader<'_>) -> Result<Self, CdrError> {
         let existence_probability = reader.f32()?;
         let classes = reader.sequence_len(CLASSIFICATION_MIN_BYTES)?;
         let mut classification = Vec::with_capacity(classes);
@@ -151,7 +151,7 @@ impl DetectedObjectMsg {
         })
     }
 
-    fn write(&self, writer: &mut CdrWriter) -> Result<(), CdrError> {
+    pub(super) fn write(&self, writer: &mut CdrWriter) -> Result<(), CdrError> {
         writer.f32(self.existence_probability);
         writer.len_prefix(self.classification.len())?;
         for class in &self.classification {

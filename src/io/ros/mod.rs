@@ -5,12 +5,15 @@
 
 #[cfg(feature = "dds")]
 pub mod dds;
+mod names;
 mod qos;
 mod type_hash;
+pub mod zenoh;
 
 use std::fmt;
 use std::sync::Arc;
 
+pub use names::{NodeName, Remaps};
 pub use qos::{Durability, History, Qos, Reliability};
 pub use type_hash::{TypeHash, TypeHashError};
 

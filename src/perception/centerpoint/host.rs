@@ -334,6 +334,7 @@ impl HostModel for CenterPoint {
         Ok(PreparedFrame {
             variant: variant.unwrap_or(buckets.len().saturating_sub(1)),
             placement: Placement::Sensor,
+            within_capacity: Some(stats.over_pillars == 0),
         })
     }
 

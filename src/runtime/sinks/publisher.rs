@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Sink, frame_line};
 use crate::io::zenoh::ZenohPublisher;
-use crate::pipeline::PublisherSettings;
+use crate::pipeline::ZenohPublisherSettings;
 use crate::runtime::frame::{Detected, Sample};
 use crate::runtime::meter::Meter;
 use crate::telemetry::StreamId;
@@ -14,7 +14,7 @@ use crate::telemetry::StreamId;
 #[derive(Debug)]
 pub(crate) struct PublisherSink {
     publisher: ZenohPublisher,
-    settings: PublisherSettings,
+    settings: ZenohPublisherSettings,
     keys: HashMap<StreamId, String>,
     /// The first publisher of a pipeline tells when a frame was published.
     meter: Option<Arc<Meter>>,
@@ -26,7 +26,7 @@ impl PublisherSink {
     #[must_use]
     pub(crate) fn new(
         publisher: ZenohPublisher,
-        settings: PublisherSettings,
+        settings: ZenohPublisherSettings,
         meter: Option<Arc<Meter>>,
         with_latency: bool,
     ) -> Self {

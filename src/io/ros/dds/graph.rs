@@ -3,9 +3,8 @@
 
 use rustdds::GUID;
 
-use super::names::NodeName;
 use crate::io::cdr::{CdrError, CdrWriter};
-use crate::io::ros::Qos;
+use crate::io::ros::{NodeName, Qos};
 
 /// Topic of the graph; ROS 2 puts no prefix before it.
 pub(super) const TOPIC: &str = "ros_discovery_info";
@@ -56,8 +55,8 @@ impl Graph {
         self.write_id(&mut message, self.participant);
         // One node.
         message.len_prefix(1)?;
-        message.string(&self.node.namespace)?;
-        message.string(&self.node.base)?;
+        message.string(self.node.namespace())?;
+        message.string(self.node.name())?;
         for ids in [&self.readers, &self.writers] {
             message.len_prefix(ids.len())?;
             ids.iter().for_each(|&id| self.write_id(&mut message, id));

@@ -13,7 +13,7 @@ mod raw;
 mod subscription;
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -28,24 +28,36 @@ use self::graph::Graph;
 use self::publisher::DdsPublisher;
 use self::raw::{Body, RawWriter};
 use self::subscription::DdsSubscription;
-use super::{Endpoint, OnMessage, RosError, RosNode, RosPublisher, RosSubscription};
+use super::{Endpoint, NodeName, OnMessage, RosError, RosNode, RosPublisher, RosSubscription};
 
 /// The highest domain: ports of higher ones do not exist (250 a domain from 7400 on).
-const DOMAIN_ID_MAX: u16 = 232;
+const DOMAIN_MAX: u16 = 232;
 /// How long a node that leaves waits for subscriptions to acknowledge what it published.
 const LEAVE: Duration = Duration::from_secs(1);
 
 /// How a node joins a DDS network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DdsSettings {
-    /// Fully qualified name of the node, such as `/perception/lidar_centerpoint`.
-    pub node: String,
+    /// Name of the node.
+    pub name: NodeName,
     /// What `ROS_DOMAIN_ID` says: 0 to 232.
-    pub domain_id: u16,
+    pub domain: u32,
     /// Addresses of this host whose networks are used; all if empty.
     pub networks: Vec<IpAddr>,
     /// Whether the others are ROS 2 Humble or older: their message on who is who has longer ids.
     pub humble: bool,
+}
+
+/// The networks that the environment of this process keeps its nodes to: loopback alone with
+/// `ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST` or, as before Iron, `ROS_LOCALHOST_ONLY=1`; otherwise all (empty).
+#[must_use]
+pub fn networks_of_process() -> Vec<IpAddr> {
+    let says = |variable, value: &str| std::env::var(variable).is_ok_and(|said| said.trim() == value);
+    if says("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST") || says("ROS_LOCALHOST_ONLY", "1") {
+        vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]
+    } else {
+        Vec::new()
+    }
 }
 
 /// A node of ROS 2 on a DDS network.
@@ -79,22 +91,28 @@ impl DdsNode {
     /// Joins the network. Others are found in the background; that may take seconds.
     ///
     /// # Errors
-    /// [`RosError::Name`], [`RosError::Open`].
+    /// [`RosError::Open`].
     pub fn open(settings: &DdsSettings) -> Result<Self, RosError> {
-        let node = names::node(&settings.node)?;
-        if settings.domain_id > DOMAIN_ID_MAX {
-            return Err(RosError::Open(format!(
-                "domain {} does not exist: DDS has domains 0 to {DOMAIN_ID_MAX}",
-                settings.domain_id
-            )));
-        }
-        let mut builder = DomainParticipantBuilder::new(settings.domain_id);
+        let domain = u16::try_from(settings.domain)
+            .ok()
+            .filter(|&domain| domain <= DOMAIN_MAX)
+            .ok_or_else(|| {
+                RosError::Open(format!(
+                    "domain {} does not exist: DDS has domains 0 to {DOMAIN_MAX}",
+                    settings.domain
+                ))
+            })?;
+        let mut builder = DomainParticipantBuilder::new(domain);
         if !settings.networks.is_empty() {
             builder = builder.with_only_networks(settings.networks.iter().copied());
         }
-        let joined = Joined::new(&builder.build().map_err(open_error)?, node, settings.humble)?;
+        let joined = Joined::new(
+            &builder.build().map_err(open_error)?,
+            settings.name.clone(),
+            settings.humble,
+        )?;
         Ok(Self {
-            name: settings.node.clone(),
+            name: settings.name.to_string(),
             shared: Arc::new(Shared {
                 joined: Mutex::new(Some(joined)),
                 left: AtomicBool::new(false),
@@ -104,7 +122,7 @@ impl DdsNode {
 }
 
 impl Joined {
-    fn new(participant: &DomainParticipant, node: names::NodeName, humble: bool) -> Result<Self, RosError> {
+    fn new(participant: &DomainParticipant, node: NodeName, humble: bool) -> Result<Self, RosError> {
         let defaults = rustdds::QosPolicies::qos_none();
         let publisher = participant.create_publisher(&defaults).map_err(open_error)?;
         let subscriber = participant.create_subscriber(&defaults).map_err(open_error)?;

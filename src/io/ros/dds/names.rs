@@ -1,34 +1,22 @@
-//! Names of ROS 2 as they are on DDS.
+//! Names of topics and types as they are on DDS.
 
 use crate::io::ros::RosError;
 
 /// What ROS 2 puts before the topics of messages.
 const TOPIC_PREFIX: &str = "rt";
 
-/// A node's name, taken apart.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct NodeName {
-    /// `/` or `/perception`.
-    pub(super) namespace: String,
-    /// `lidar_centerpoint`.
-    pub(super) base: String,
-}
-
-/// Takes a fully qualified name of a node apart.
-pub(super) fn node(name: &str) -> Result<NodeName, RosError> {
-    check("node", name)?;
-    // `check` lets nothing pass that has no slash at its start.
-    let (namespace, base) = name.rsplit_once('/').unwrap_or(("", name));
-    Ok(NodeName {
-        namespace: if namespace.is_empty() { "/" } else { namespace }.to_owned(),
-        base: base.to_owned(),
-    })
-}
-
-/// `/points` is `rt/points`.
+/// `/points` is `rt/points`; the name must be fully qualified.
 pub(super) fn topic(name: &str) -> Result<String, RosError> {
-    check("topic", name)?;
-    Ok(format!("{TOPIC_PREFIX}{name}"))
+    let path = name.strip_prefix('/').unwrap_or_default();
+    if path.split('/').all(is_word) {
+        Ok(format!("{TOPIC_PREFIX}{name}"))
+    } else {
+        Err(refused(
+            "topic",
+            name,
+            "it must be words after slashes, made of letters, digits and underscores",
+        ))
+    }
 }
 
 /// `sensor_msgs/msg/PointCloud2` is `sensor_msgs::msg::dds_::PointCloud2_`.
@@ -39,21 +27,6 @@ pub(super) fn message_type(name: &str) -> Result<String, RosError> {
             Ok(format!("{package}::msg::dds_::{message}_"))
         }
         _ => Err(refused("message type", name, "write it as package/msg/Name")),
-    }
-}
-
-/// A fully qualified name: words after slashes.
-fn check(what: &'static str, name: &str) -> Result<(), RosError> {
-    let Some(words) = name.strip_prefix('/') else {
-        return Err(refused(what, name, "it does not start with a slash"));
-    };
-    match words.split('/').find(|word| !is_word(word)) {
-        None => Ok(()),
-        Some(word) => Err(refused(
-            what,
-            name,
-            &format!("{word:?} is not made of letters, digits and underscores, or starts with a digit"),
-        )),
     }
 }
 
@@ -83,12 +56,6 @@ mod tests {
             message_type("sensor_msgs/msg/PointCloud2").unwrap(),
             "sensor_msgs::msg::dds_::PointCloud2_"
         );
-        let split = |name| {
-            let node = node(name).unwrap();
-            (node.namespace, node.base)
-        };
-        assert_eq!(split("/talker"), ("/".to_owned(), "talker".to_owned()));
-        assert_eq!(split("/a/b/c"), ("/a/b".to_owned(), "c".to_owned()));
     }
 
     #[test]
@@ -97,7 +64,6 @@ mod tests {
             "", "points", "/", "/points/", "//points", "/2d", "/po ints", "/é", "/~",
         ] {
             assert!(matches!(topic(wrong), Err(RosError::Name { .. })), "{wrong:?}");
-            assert!(matches!(node(wrong), Err(RosError::Name { .. })), "{wrong:?}");
         }
         for wrong in [
             "",

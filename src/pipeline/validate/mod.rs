@@ -1,20 +1,18 @@
 //! From a well-formed file to a [`Pipeline`]: names, values that depend on each other, files.
 
+mod nodes;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::connect;
 use super::load::Overrides;
-use super::nearest::{alternatives, suggestion};
 use super::problem::Problem;
-use super::raw::{
-    RawCameraModel, RawCenterPoint, RawDetector, RawDevice, RawJsonLines, RawModel, RawNode, RawPipeline,
-    RawPublisher, RawRate, RawRecorder, RawSource, RawThreads, RawTopics,
-};
+use super::raw::{RawCameraModel, RawCenterPoint, RawDevice, RawModel, RawNode, RawPipeline, RawThreads};
+use super::ros2::{RawRos2, Ros2Settings};
 use super::settings::{
-    CameraSettings, CenterPointSettings, Clock, DetectorSettings, DeviceSettings, Family, JsonLinesSettings,
-    KEY_SPECIAL, Labels, ModelSettings, Node, NodeKind, Pipeline, Preprocess, PublisherSettings, Rate,
-    RecorderSettings, SourceSettings, Topics,
+    CameraSettings, CenterPointSettings, DeviceSettings, Family, Labels, ModelSettings, Node, NodeKind,
+    Pipeline, Preprocess,
 };
 use super::source::{Span, source};
 use super::tree::{self, Entry};
@@ -101,6 +99,7 @@ impl Validator<'_> {
         edges.retain(|edge| !inactive.contains(&edge.to));
         Pipeline {
             file: path.to_owned(),
+            ros2: self.ros2(&raw.pipeline, std::mem::take(&mut raw.ros2)),
             name: raw.pipeline,
             device: self.device(&raw.device),
             models,
@@ -140,6 +139,13 @@ impl Validator<'_> {
             restart: raw.restart,
             faults: raw.fault.plan(section, self.problems),
         }
+    }
+
+    fn ros2(&mut self, pipeline: &str, raw: RawRos2) -> Ros2Settings {
+        if let Some(section) = self.tree.entry("ros2") {
+            self.check_endpoints(section);
+        }
+        raw.settings(pipeline, &self.overrides.remap)
     }
 
     /// Whether something stands in the file, not in an option of the command.
@@ -279,225 +285,6 @@ impl Validator<'_> {
         }
     }
 
-    fn node(&mut self, pipeline: &str, entry: &Entry, raw: RawNode) -> Made {
-        if entry.key == "device" {
-            self.problems.push(Problem::error(
-                "a node cannot be called `device`",
-                &entry.key_span,
-                "this is the name of the device's owner",
-            ));
-        }
-        match raw {
-            RawNode::Source(raw) => Made::On(NodeKind::Source(self.source(entry, raw))),
-            RawNode::Detector(raw) => Made::On(NodeKind::Detector(self.detector(entry, raw))),
-            RawNode::Publisher(raw) => Made::On(NodeKind::Publisher(self.publisher(pipeline, entry, raw))),
-            RawNode::Recorder(raw) => self.recorder(entry, &raw),
-            RawNode::Jsonl(raw) => self.json_lines(entry, &raw),
-        }
-    }
-
-    fn source(&mut self, entry: &Entry, raw: RawSource) -> SourceSettings {
-        let bag = match (&self.overrides.bag, raw.simulate) {
-            (Some(bag), _) => self.existing(bag.clone(), &option_span("--bag", bag), "bag"),
-            (None, Some(_)) if !raw.bag.is_empty() => {
-                self.problems.push(
-                    Problem::error(
-                        format!(
-                            "the source `{}` plays a bag or simulates a drive, not both",
-                            entry.key
-                        ),
-                        value_span(entry, "bag"),
-                        "leave this out, or `simulate`",
-                    )
-                    .related(value_span(entry, "simulate"), "this asks for a drive"),
-                );
-                None
-            }
-            (None, Some(_)) => None,
-            (None, None) if raw.bag.is_empty() => {
-                self.missing.push(
-                    Problem::note(
-                        format!("the source `{}` has no bag yet", entry.key),
-                        entry.value.get("bag").map_or(&entry.key_span, |bag| &bag.span),
-                        "empty: the bag must be given",
-                    )
-                    .help(format!(
-                        "give it with --bag PATH or --set nodes.{}.bag=PATH",
-                        entry.key
-                    )),
-                );
-                None
-            }
-            (None, None) => self.existing_in_file(&raw.bag, value_span(entry, "bag"), "bag"),
-        };
-        let in_file = match raw.rate {
-            RawRate::Times(times) => Rate::Times(times),
-            RawRate::Max(_) => Rate::Max,
-        };
-        SourceSettings {
-            // A bag on the command line takes the drive's place.
-            simulate: raw.simulate.filter(|_| bag.is_none()),
-            bag,
-            topics: match raw.topics {
-                RawTopics::Auto(_) => Topics::Auto,
-                RawTopics::Listed(topics) => Topics::Listed(topics),
-            },
-            clock: raw.clock,
-            rate: self.overrides.rate.unwrap_or(in_file),
-            deadline_ms: raw.deadline_ms,
-        }
-    }
-
-    fn detector(&mut self, entry: &Entry, raw: RawDetector) -> DetectorSettings {
-        let models = || {
-            section(self.tree, "models")
-                .iter()
-                .map(|model| model.key.as_str())
-        };
-        if !models().any(|model| model == raw.model) {
-            self.problems.push(
-                Problem::error(
-                    format!("there is no model `{}`", raw.model),
-                    value_span(entry, "model"),
-                    suggestion(&raw.model, models()),
-                )
-                .help(format!("the models are {}", alternatives(models()))),
-            );
-        }
-        DetectorSettings {
-            model: raw.model,
-            prepare_workers: raw.prepare_workers,
-            finish_workers: raw.finish_workers,
-        }
-    }
-
-    fn publisher(&mut self, pipeline: &str, entry: &Entry, raw: RawPublisher) -> PublisherSettings {
-        let key = raw
-            .key
-            .replace("{pipeline}", pipeline)
-            .replace("{node}", &entry.key);
-        let rest = key.replace("{stream}", "stream");
-        if rest.contains(['{', '}']) || rest.contains(KEY_SPECIAL) || rest.split('/').any(str::is_empty) {
-            self.problems.push(
-                Problem::error(
-                    format!("{:?} is no key that can be published", raw.key),
-                    value_span(entry, "key"),
-                    "expected parts joined by `/`, none of them empty, without * $ ? #",
-                )
-                .help("the fields that are filled in are {pipeline}, {node} and {stream}"),
-            );
-        }
-        for list in ["connect", "listen"] {
-            for endpoint in entry.value.get(list).into_iter().flat_map(tree::Node::items) {
-                let text = endpoint.text().unwrap_or_default();
-                if !is_endpoint(text) {
-                    self.problems.push(Problem::error(
-                        format!("{text:?} is no endpoint"),
-                        &endpoint.span,
-                        "expected tcp/HOST:PORT",
-                    ));
-                }
-            }
-        }
-        PublisherSettings {
-            transport: raw.transport,
-            key,
-            mode: raw.mode,
-            connect: raw.connect,
-            listen: raw.listen,
-        }
-    }
-
-    fn recorder(&mut self, entry: &Entry, raw: &RawRecorder) -> Made {
-        match self.output(entry, &raw.path, self.overrides.record.as_ref()) {
-            Some(path) => Made::On(NodeKind::Recorder(RecorderSettings {
-                path,
-                include_images: raw.include_images,
-            })),
-            None => Made::Off("recorder"),
-        }
-    }
-
-    fn json_lines(&mut self, entry: &Entry, raw: &RawJsonLines) -> Made {
-        match self.output(entry, &raw.path, self.overrides.jsonl.as_ref()) {
-            Some(path) => Made::On(NodeKind::JsonLines(JsonLinesSettings { path })),
-            None => Made::Off("jsonl"),
-        }
-    }
-
-    /// Where a sink writes: the option's path as it is, or the file's relative to its folder.
-    fn output(&self, entry: &Entry, in_file: &str, option: Option<&PathBuf>) -> Option<PathBuf> {
-        match option {
-            Some(path) => Some(path.clone()),
-            None if in_file.is_empty() => None,
-            None => Some(self.resolve(in_file, value_span(entry, "path"))),
-        }
-    }
-
-    /// What concerns all nodes of a kind.
-    fn check_sources(&mut self, made: &[(&Entry, Made)]) {
-        let count = |kind: &str| {
-            section(self.tree, "nodes")
-                .iter()
-                .filter(|entry| entry.value.get("kind").and_then(tree::Node::text) == Some(kind))
-                .count()
-        };
-        let start = self.tree.entry("nodes").map(|nodes| nodes.key_span.clone());
-        let options = [
-            ("--bag", &self.overrides.bag, "source", "bag"),
-            ("--record", &self.overrides.record, "recorder", "path"),
-            ("--jsonl", &self.overrides.jsonl, "jsonl", "path"),
-        ];
-        for (option, path, kind, key) in options {
-            if let Some(path) = path
-                && count(kind) != 1
-            {
-                let what = format!("the file has {} nodes of kind `{kind}`", count(kind));
-                self.ambiguous(option, path, &what, &format!("--set nodes.NAME.{key}=PATH"));
-            }
-        }
-        if let Some(start) = start {
-            // A node that is not sound may be meant as a source.
-            if count("source") == 0 && made.len() == section(self.tree, "nodes").len() {
-                let label = "expected at least one node of kind `source`";
-                self.problems
-                    .push(Problem::error("the pipeline has no source", &start, label));
-            }
-            if count("publisher") + count("recorder") + count("jsonl") == 0 {
-                let label = "no node of kind `publisher`, `recorder` or `jsonl`";
-                self.warnings
-                    .push(Problem::warning("the pipeline has no sink", &start, label));
-            }
-        }
-        let clocks = made.iter().filter_map(|(entry, made)| match made {
-            Made::On(NodeKind::Source(source)) => Some((*entry, source.clock)),
-            _ => None,
-        });
-        let (fixed, free): (Vec<_>, Vec<_>) = clocks.partition(|(_, clock)| *clock == Clock::Deterministic);
-        if let (Some((fixed, _)), Some((free, _))) = (fixed.first(), free.first()) {
-            let span = |entry| -> &Span { value_span(entry, "clock") };
-            self.problems.push(
-                Problem::error(
-                    "one source cannot be deterministic while another is not",
-                    span(fixed),
-                    format!("deterministic, but `{}` is not", free.key),
-                )
-                .related(span(free), "not deterministic"),
-            );
-        }
-    }
-
-    fn ambiguous(&mut self, option: &'static str, path: &Path, what: &str, instead: &str) {
-        self.problems.push(
-            Problem::error(
-                format!("{option} needs one place to apply to"),
-                &option_span(option, path),
-                what,
-            )
-            .help(format!("use {instead}")),
-        );
-    }
-
     /// A path written in the file is relative to the file's folder, one given by an option to the working
     /// directory.
     fn resolve(&self, path: &str, span: &Span) -> PathBuf {
@@ -548,11 +335,4 @@ fn option_span(option: &'static str, path: &Path) -> Span {
     let text = path.display().to_string();
     let range = 0..text.len();
     Span::new(&source(option, text), range)
-}
-
-/// Whether `text` is `tcp/HOST:PORT`.
-fn is_endpoint(text: &str) -> bool {
-    text.strip_prefix("tcp/")
-        .and_then(|address| address.rsplit_once(':'))
-        .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
 }

@@ -1,0 +1,282 @@
+//! Live messages as a feed of a source.
+//!
+//! The middleware's threads put messages into an inbox, where each sensor topic has one place: a new message takes that
+//! of one that nobody has come for, which is counted. The feed's thread hands over what is there.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::RosGraph;
+use crate::io::messages::{COMPRESSED_IMAGE_TYPE, IMAGE_TYPE, POINT_CLOUD_TYPE, TF_TYPE};
+use crate::io::ros::{OnMessage, Qos, Received};
+use crate::perception::Sensor;
+use crate::runtime::frame::Message;
+use crate::runtime::poses::{TF_STATIC_TOPIC, TF_TOPIC};
+use crate::runtime::source::{Feed, Playback};
+use crate::telemetry::DropReason;
+
+/// Longest wait between two looks at whether the run is over.
+const NAP: Duration = Duration::from_millis(50);
+
+/// Transforms that wait at most; a vehicle sends some hundred a second.
+const TRANSFORMS: usize = 4_096;
+
+/// Latched transforms that are kept for a late subscription, of each publisher.
+const STATIC_TRANSFORMS: u32 = 100;
+
+/// ROS type of a sensor's messages on a topic, as `image_transport` names them.
+pub(crate) fn type_of(sensor: Sensor, topic: &str) -> &'static str {
+    match sensor {
+        Sensor::Lidar => POINT_CLOUD_TYPE,
+        Sensor::Camera if topic.ends_with("/compressed") => COMPRESSED_IMAGE_TYPE,
+        Sensor::Camera => IMAGE_TYPE,
+    }
+}
+
+/// Topics that are subscribed to while the run lasts.
+pub(crate) struct LiveFeed {
+    /// The node that subscribes.
+    pub graph: Arc<RosGraph>,
+    /// Topics of sensors, by their names in the graph, and the types of their messages.
+    pub topics: Vec<(Arc<str>, &'static str)>,
+    /// Whether transforms are asked for.
+    pub transforms: bool,
+}
+
+/// A message with the moment at which it came.
+type Arrival = (Received, Instant);
+
+/// What waits on one topic of a sensor.
+#[derive(Debug, Default)]
+struct Place {
+    newest: Option<Arrival>,
+    /// Messages that gave up their place.
+    displaced: u64,
+    /// Messages that did not arrive.
+    missed: u64,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    places: Vec<Place>,
+    transforms: VecDeque<(Arc<str>, Arrival)>,
+    transforms_lost: u64,
+    /// The place that is looked at first, so that none starves another.
+    turn: usize,
+}
+
+#[derive(Debug, Default)]
+struct Inbox {
+    waiting: Mutex<Waiting>,
+    filled: Condvar,
+}
+
+/// What the feed's thread takes out of the inbox.
+#[derive(Debug)]
+enum Taken {
+    Transform(Arc<str>, Arrival),
+    TransformsLost(u64),
+    Sensor { place: usize, content: Place },
+}
+
+impl Inbox {
+    fn new(places: usize) -> Self {
+        let mut inbox = Self::default();
+        let waiting = inbox.waiting.get_mut().unwrap_or_else(PoisonError::into_inner);
+        waiting.places.resize_with(places, Place::default);
+        inbox
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, place: usize, received: Received) {
+        let arrived = Instant::now();
+        let mut waiting = self.lock();
+        if let Some(place) = waiting.places.get_mut(place) {
+            place.missed = place.missed.saturating_add(received.missed_before);
+            let displaced = place.newest.replace((received, arrived));
+            place.displaced += u64::from(displaced.is_some());
+        }
+        drop(waiting);
+        self.filled.notify_one();
+    }
+
+    fn put_transforms(&self, topic: &Arc<str>, received: Received) {
+        let arrived = Instant::now();
+        let mut waiting = self.lock();
+        if waiting.transforms.len() == TRANSFORMS {
+            waiting.transforms.pop_front();
+            waiting.transforms_lost += 1;
+        }
+        waiting
+            .transforms
+            .push_back((Arc::clone(topic), (received, arrived)));
+        drop(waiting);
+        self.filled.notify_one();
+    }
+
+    /// The next thing that waits, transforms before the data that may need them; `None` after a while without.
+    fn take(&self) -> Option<Taken> {
+        let mut waiting = self.lock();
+        if waiting.next().is_none() {
+            let woken = self.filled.wait_timeout(waiting, NAP);
+            (waiting, _) = woken.unwrap_or_else(PoisonError::into_inner);
+        }
+        waiting.take()
+    }
+}
+
+impl Waiting {
+    /// The place that is to be emptied next.
+    fn next(&self) -> Option<usize> {
+        let count = self.places.len();
+        if !self.transforms.is_empty() || self.transforms_lost > 0 {
+            return Some(count);
+        }
+        let mut places = (0..count).map(|i| (self.turn + i) % count);
+        places.find(|&place| self.places[place].newest.is_some())
+    }
+
+    fn take(&mut self) -> Option<Taken> {
+        if self.transforms_lost > 0 {
+            return Some(Taken::TransformsLost(std::mem::take(&mut self.transforms_lost)));
+        }
+        if let Some((topic, arrival)) = self.transforms.pop_front() {
+            return Some(Taken::Transform(topic, arrival));
+        }
+        let place = self.next()?;
+        self.turn = place + 1;
+        Some(Taken::Sensor {
+            place,
+            content: std::mem::take(&mut self.places[place]),
+        })
+    }
+}
+
+impl LiveFeed {
+    fn subscribe(&self, inbox: &Arc<Inbox>) -> Result<Vec<Box<dyn std::any::Any>>, String> {
+        let mut subscriptions: Vec<Box<dyn std::any::Any>> = Vec::new();
+        for (place, (topic, type_name)) in self.topics.iter().enumerate() {
+            let inbox = Arc::clone(inbox);
+            let on_message: OnMessage = Box::new(move |received| inbox.put(place, received));
+            let made = self
+                .graph
+                .subscribe(topic, type_name, Qos::sensor_data(1), on_message);
+            subscriptions.push(Box::new(made.map_err(|error| error.to_string())?));
+        }
+        let transforms = [
+            (TF_TOPIC, Qos::reliable(100)),
+            (TF_STATIC_TOPIC, Qos::latched(STATIC_TRANSFORMS)),
+        ];
+        for (name, qos) in transforms.into_iter().filter(|_| self.transforms) {
+            let (inbox, topic) = (Arc::clone(inbox), Arc::from(name));
+            let on_message: OnMessage = Box::new(move |received| inbox.put_transforms(&topic, received));
+            let made = self.graph.subscribe(name, TF_TYPE, qos, on_message);
+            subscriptions.push(Box::new(made.map_err(|error| error.to_string())?));
+        }
+        Ok(subscriptions)
+    }
+
+    /// Hands over what was taken out of the inbox; `false` if nobody takes it any more.
+    fn hand_over(&self, stage: &Playback, taken: Taken) -> bool {
+        let message = |topic: &Arc<str>, type_name: &str, (received, arrived): Arrival| {
+            let message = Message {
+                topic: Arc::clone(topic),
+                type_name: type_name.into(),
+                log_time_ns: u64::try_from(self.graph.clock().now_ns()).unwrap_or(0),
+                data: received.data,
+                beside: Vec::new(),
+            };
+            (message, arrived)
+        };
+        match taken {
+            Taken::TransformsLost(count) => {
+                tracing::warn!(
+                    count,
+                    "transforms came faster than they were taken; the oldest are lost"
+                );
+                true
+            }
+            Taken::Transform(topic, arrival) => {
+                let (message, arrived) = message(&topic, TF_TYPE, arrival);
+                stage.hand_over_live(message, arrived)
+            }
+            Taken::Sensor { place, content } => {
+                let (topic, type_name) = &self.topics[place];
+                stage.lost(topic, content.missed, DropReason::NotDelivered)
+                    && stage.lost(topic, content.displaced, DropReason::ChannelFullOldest)
+                    && content.newest.is_none_or(|arrival| {
+                        let (message, arrived) = message(topic, type_name, arrival);
+                        stage.hand_over_live(message, arrived)
+                    })
+            }
+        }
+    }
+}
+
+impl Feed for LiveFeed {
+    fn play(self: Box<Self>, stage: &Playback) {
+        let inbox = Arc::new(Inbox::new(self.topics.len()));
+        let _subscriptions = match self.subscribe(&inbox) {
+            Ok(subscriptions) => subscriptions,
+            Err(reason) => return stage.damaged(reason),
+        };
+        while !stage.is_over() {
+            if let Some(taken) = inbox.take()
+                && !self.hand_over(stage, taken)
+            {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn received(byte: u8, missed_before: u64) -> Received {
+        Received {
+            data: vec![byte],
+            source_time_ns: None,
+            missed_before,
+        }
+    }
+
+    #[test]
+    fn the_newest_message_of_a_topic_waits_and_the_others_are_counted() {
+        let inbox = Inbox::new(2);
+        inbox.put(0, received(1, 0));
+        inbox.put(0, received(2, 5));
+        inbox.put(0, received(3, 1));
+        inbox.put(1, received(9, 0));
+        let Some(Taken::Sensor { place: 0, content }) = inbox.take() else {
+            panic!("the first place first");
+        };
+        assert_eq!((content.displaced, content.missed), (2, 6));
+        assert_eq!(content.newest.map(|(received, _)| received.data), Some(vec![3]));
+        // The other one has its turn even if the first is filled again.
+        inbox.put(0, received(4, 0));
+        assert!(matches!(inbox.take(), Some(Taken::Sensor { place: 1, .. })));
+        assert!(matches!(inbox.take(), Some(Taken::Sensor { place: 0, .. })));
+        assert!(inbox.take().is_none());
+    }
+
+    #[test]
+    fn transforms_go_before_sensors_and_lost_ones_are_told() {
+        let inbox = Inbox::new(1);
+        inbox.put(0, received(1, 0));
+        let topic: Arc<str> = "/tf".into();
+        for _ in 0..TRANSFORMS + 3 {
+            inbox.put_transforms(&topic, received(7, 0));
+        }
+        assert!(matches!(inbox.take(), Some(Taken::TransformsLost(3))));
+        for _ in 0..TRANSFORMS {
+            assert!(matches!(inbox.take(), Some(Taken::Transform(..))));
+        }
+        assert!(matches!(inbox.take(), Some(Taken::Sensor { .. })));
+    }
+}
