@@ -99,7 +99,10 @@ def profile(name):
     durability = Policy.Durability.TransientLocal if name == "latched" else Policy.Durability.Volatile
     # Plain CDR, version 1, as ROS 2 has it.
     representation = Policy.DataRepresentation(use_cdrv0_representation=True)
-    return Qos(reliable, durability, Policy.History.KeepLast(10), representation)
+    history = Policy.History.KeepLast(10)
+    # As rmw_cyclonedds has it; by itself, DDS keeps one for those who come late.
+    service = Policy.DurabilityService(0, history, -1, -1, -1)
+    return Qos(reliable, durability, history, service, representation)
 
 
 def said(cloud):
