@@ -93,7 +93,10 @@ pub enum Family {
 /// Names of the node's own parameters, with what they say. Every other one belongs to the model.
 pub const OWN: [(&str, &str); 6] = [
     ("pipeline", "Pipeline file (YAML)"),
-    ("set", "Changes of single values of the pipeline file: KEY=VALUE"),
+    (
+        "set",
+        "Changes of values of the pipeline file: KEY=VALUE, or a list of that",
+    ),
     ("family", "Whose parameters the others are: centerpoint or yolox"),
     (
         "model",
@@ -145,7 +148,8 @@ impl Settings {
                         set.push(key_value(change)?);
                     }
                 }
-                ("set", other) => return Err(wrong(name, &other, "a list of KEY=VALUE")),
+                ("set", Value::Text(change)) => set.push(key_value(&change)?),
+                ("set", other) => return Err(wrong(name, &other, "KEY=VALUE, or a list of that")),
                 ("family", Value::Text(word)) => family = family_of(&word)?,
                 ("family", other) => return Err(wrong(name, &other, FAMILIES)),
                 ("model", Value::Text(word)) if !word.is_empty() => model = Some(word),
