@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use sensorium::io::bag::{Bag, BagError, BagLimits, BagMessage, BagWarning, Storage};
+use sensorium::io::bag::{Bag, BagError, BagLimits, BagMessage, BagWarning, Storage, TimeRange};
 use sensorium::io::messages::{CompressedFormat, CompressedImageMsg, IMAGE_TYPE, ImageCodec, ImageMsg};
 
 fn all(bag: &Bag) -> Vec<BagMessage> {
@@ -116,6 +116,9 @@ fn every_sqlite_bag_reads_as_sqlite_reads_it() {
         let Some(expected) = theirs("sqlite", &path) else {
             return;
         };
+        // Others may have left something beside it before.
+        let neighbours = || std::fs::read_dir(path.parent().unwrap()).unwrap().count();
+        let before = neighbours();
         let bag = Bag::open(&path).unwrap();
         assert_eq!(bag.storage(), Storage::Sqlite3);
         assert!(
@@ -125,10 +128,7 @@ fn every_sqlite_bag_reads_as_sqlite_reads_it() {
             expected.len()
         );
         assert_eq!(bag.message_count(), expected.len() as u64, "{path:?}");
-        for suffix in ["-wal", "-shm", "-journal"] {
-            let beside = PathBuf::from(format!("{}{suffix}", path.display()));
-            assert!(!beside.exists(), "{beside:?} was created");
-        }
+        assert_eq!(neighbours(), before, "a file was created beside {path:?}");
     }
 }
 
@@ -482,7 +482,7 @@ fn a_message_that_decompresses_beyond_the_limit_is_refused_and_the_next_one_read
 }
 
 #[test]
-fn a_write_ahead_log_that_was_left_behind_is_told_and_not_touched() {
+fn a_write_ahead_log_that_was_left_behind_is_read_told_and_not_touched() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("open.db3");
     database(&path, &[vec![1], vec![2]]);
@@ -500,12 +500,81 @@ fn a_write_ahead_log_that_was_left_behind_is_told_and_not_touched() {
     for name in ["open.db3", "open.db3-wal"] {
         std::fs::copy(folder.path().join(name), copies.join(name)).unwrap();
     }
+    let before = std::fs::read(copies.join("open.db3")).unwrap();
     let bag = Bag::open(&copies.join("open.db3")).unwrap();
     assert!(
-        matches!(bag.warnings(), [BagWarning::WriteAheadLog { .. }]),
+        matches!(bag.warnings(), [BagWarning::WriteAheadLog { not_read: None, .. }]),
+        "{:?}",
+        bag.warnings()
+    );
+    let messages = all(&bag);
+    assert_eq!((messages.len(), bag.message_count()), (3, 3));
+    assert_eq!(
+        (messages[2].log_time_ns, &messages[2].data[..]),
+        (9_000_000_000, &[3][..])
+    );
+    assert_eq!(std::fs::read_dir(&copies).unwrap().count(), 2);
+    assert!(std::fs::read(copies.join("open.db3")).unwrap() == before);
+
+    // Without room for a copy the rest is read.
+    let limits = BagLimits {
+        max_unpacked_bytes: 1000,
+        ..BagLimits::default()
+    };
+    let bag = Bag::open_with(&copies.join("open.db3"), limits).unwrap();
+    assert!(bag.warnings()[0].loses_messages(), "{:?}", bag.warnings());
+    assert!(
+        bag.warnings()[0].to_string().contains("limit"),
         "{:?}",
         bag.warnings()
     );
     assert_eq!(all(&bag).len(), 2);
-    assert_eq!(std::fs::read_dir(&copies).unwrap().count(), 2);
+}
+
+#[test]
+fn a_range_of_times_gives_what_lies_in_it() {
+    for file in [
+        "bags/evo_nav2_turtlebot/nav2_turtlebot.mcap",
+        "bags/plotjuggler/rosbag2_test/rosbag2_test_0.db3",
+        "bags/mcap_crate/compressed.mcap",
+        "bags/rosbag2_resources/rosbag2_py/test/resources/mcap/wbag",
+    ] {
+        let Some(path) = support::data(file) else { return };
+        let bag = Bag::open(&path).unwrap();
+        let every = all(&bag);
+        let (first, last) = bag.range_ns().unwrap();
+        let third = (last - first) / 3;
+        let middle = every[every.len() / 2].log_time_ns;
+        for (start_ns, end_ns) in [
+            (first + third, Some(last - third)),
+            (0, Some(middle)),
+            (middle, None),
+            (middle, Some(middle + 1)),
+            (last + 1, None),
+            (u64::MAX, None),
+            (middle, Some(first)),
+            (0, Some(0)),
+        ] {
+            let range = TimeRange { start_ns, end_ns };
+            let expected: Vec<&BagMessage> = every.iter().filter(|m| range.contains(m.log_time_ns)).collect();
+            let got: Vec<BagMessage> = bag
+                .messages_within(None, range)
+                .unwrap()
+                .map(Result::unwrap)
+                .collect();
+            assert!(
+                got.iter().eq(expected.iter().copied()),
+                "{file} {range:?}: {} of {}",
+                got.len(),
+                expected.len()
+            );
+            let topic = bag.topics()[0].name.as_str();
+            let got = bag.messages_within(Some(&[topic]), range).unwrap().count();
+            assert_eq!(
+                got,
+                expected.iter().filter(|m| *m.topic == *topic).count(),
+                "{file} {range:?}"
+            );
+        }
+    }
 }

@@ -141,7 +141,7 @@ fn refusals_name_the_file_and_what_to_do() {
     );
     let text = refused(&[&"convert", &path, &folder.path().join("a.ply")]);
     assert!(
-        text.contains("the extension of a point cloud is .pcd, .bin, .npy or .cdr"),
+        text.contains("the extension of a point cloud is .pcd, .bin, .npy, .npz or .cdr"),
         "{text}"
     );
     let text = refused(&[&"info", &odd, &"--layout", &"xyq"]);

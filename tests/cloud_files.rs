@@ -8,8 +8,8 @@ use std::path::Path;
 use proptest::prelude::*;
 use sensorium::io::cloud::{CloudError, ReadOptions};
 use sensorium::io::cloud_file::{
-    CloudFile, CloudFileError, CloudFileOptions, CloudFormat, CloudWriteOptions, PcdEncoding, encode, parse,
-    read, write,
+    CloudFile, CloudFileError, CloudFileOptions, CloudFormat, CloudWriteOptions, PcdEncoding, encode,
+    left_out, parse, read, write,
 };
 use sensorium::lidar::PointCloud;
 
@@ -379,7 +379,7 @@ fn arrays_of_numpy_are_read_in_every_type_and_order() {
     let refused = |name: &str| told(&open(name).unwrap_err());
     assert_eq!(
         refused("whole.npy"),
-        "not a NumPy array of points: its type is '<i4'; float16, float32 or float64 is expected"
+        "not a NumPy array of points: its type is int32; float16, float32 or float64 is expected"
     );
     assert_eq!(
         refused("flat.npy"),
@@ -394,6 +394,101 @@ fn arrays_of_numpy_are_read_in_every_type_and_order() {
         assert_eq!((file.cloud.len(), file.size), (64 * 512, [512, 64]));
         assert!(told(&read(&path, &options(Some("xyzi"))).unwrap_err()).contains("6 columns of float32"));
     }
+}
+
+#[test]
+fn archives_of_numpy_are_read_by_the_names_of_their_arrays() {
+    let Some(mut oracle) = support::oracle("cloud_files.py") else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    support::run(oracle.arg("make-npz").arg(folder.path()));
+    let reference = doubles(&std::fs::read(folder.path().join("reference.f64")).unwrap());
+    let open = |name: &str| read(&folder.path().join(name), &options(None));
+    for name in ["stored.npz", "packed.npz", "big.npz"] {
+        let file = open(name).unwrap();
+        let cloud = &file.cloud;
+        let wide = |column: &[f32]| column.iter().copied().map(f64::from).collect::<Vec<_>>();
+        let mut columns = [&cloud.x, &cloud.y, &cloud.z, &cloud.intensity]
+            .map(|c| wide(c))
+            .concat();
+        columns.extend(cloud.ring.iter().copied().map(f64::from));
+        columns.extend(cloud.time_ns.iter().map(|&ns| ns as f64));
+        assert_eq!(columns, reference, "{name}");
+        assert_eq!((file.size, file.format), ([1000, 1], CloudFormat::Npz));
+    }
+    let single = open("single.npz").unwrap();
+    assert_eq!((single.cloud.len(), single.format), (1000, CloudFormat::Npz));
+    assert_eq!(f64::from(single.cloud.y[1]), reference[1001]);
+    let refused = |name: &str| told(&open(name).unwrap_err());
+    for (name, reason) in [
+        ("short.npz", "array ring has 999 values, and intensity has 1000"),
+        (
+            "flat.npz",
+            "array z has shape [1000, 1]; one dimension is expected",
+        ),
+        (
+            "words.npz",
+            "array x: not a NumPy array of points: its type is '<U1'",
+        ),
+        ("bomb.npz", "array x: the arrays unpack to more than 256 MiB"),
+    ] {
+        let text = refused(name);
+        assert!(
+            text.starts_with(&format!("not a NumPy archive of points: {reason}")),
+            "{name}: {text}"
+        );
+    }
+    assert_eq!(
+        refused("no_y.npz"),
+        "the cloud has no field y; its fields are: x, z"
+    );
+}
+
+#[test]
+fn archives_written_here_hold_every_column_and_numpy_reads_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.npz");
+    let cloud = some_points();
+    write(&path, &cloud, CloudWriteOptions::default()).unwrap();
+    assert_eq!(read(&path, &options(None)).unwrap().cloud, cloud);
+    assert!(left_out(&cloud, CloudFormat::Npz).is_empty());
+    if let Some(mut oracle) = support::oracle("cloud_files.py") {
+        let output = String::from_utf8(support::run(oracle.arg("npz").arg(&path))).unwrap();
+        let arrays: Vec<serde_json::Value> = output
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let named: Vec<(&str, &str)> = arrays
+            .iter()
+            .map(|array| (array["name"].as_str().unwrap(), array["type"].as_str().unwrap()))
+            .collect();
+        let expected = [
+            ("x", "<f4"),
+            ("y", "<f4"),
+            ("z", "<f4"),
+            ("intensity", "<f4"),
+            ("ring", "<u2"),
+            ("return_type", "|u1"),
+            ("t", "<i8"),
+        ];
+        assert_eq!(named, expected);
+        let x = arrays[0]["values"].as_array().unwrap();
+        assert!(
+            x.iter()
+                .map(|value| value.as_f64().unwrap() as f32)
+                .eq(cloud.x.iter().copied())
+        );
+        assert_eq!(arrays[6]["values"], serde_json::json!(cloud.time_ns));
+    }
+    let empty = encode(
+        &PointCloud::default(),
+        CloudFormat::Npz,
+        CloudWriteOptions::default(),
+    )
+    .unwrap();
+    let read = parse(&empty, CloudFormat::Npz, &options(None)).unwrap();
+    assert!(read.cloud.is_empty());
 }
 
 #[test]
@@ -695,7 +790,7 @@ proptest! {
         cloud.time_ns.truncate(20);
         cloud.return_type.truncate(20);
         let pcd = ENCODINGS.map(|pcd| (CloudFormat::Pcd, pcd));
-        let others = [CloudFormat::Npy, CloudFormat::Bin, CloudFormat::Cdr].map(|f| (f, PcdEncoding::Binary));
+        let others = [CloudFormat::Npy, CloudFormat::Npz, CloudFormat::Bin, CloudFormat::Cdr].map(|f| (f, PcdEncoding::Binary));
         for (format, pcd) in pcd.into_iter().chain(others) {
             let options_of = CloudWriteOptions { pcd, ..CloudWriteOptions::default() };
             let mut bytes = encode(&cloud, format, options_of).unwrap();

@@ -15,6 +15,7 @@ use sensorium::io::drive_bag::{
 };
 use sensorium::io::messages::{DetectedObjectMsg, DetectedObjectsMsg, OdometryMsg, PointCloud2Msg, TfMsg};
 use sensorium::io::recorder::RecordCompression;
+use sensorium::io::ros::Qos;
 use sensorium::io::sim::{Drive, DriveConfig, DriveFrame, LidarConfig};
 use sensorium::lidar::PointCloud;
 use serde_json::{Value, json};
@@ -74,6 +75,11 @@ fn a_recorded_drive_is_read_back_as_it_was_driven() {
             (BASE_FRAME, LIDAR_FRAME)
         );
         assert_eq!(mount.transform.translation.z, 1.9);
+        let latched = bag.topics().iter().filter(|topic| !topic.offered_qos.is_empty());
+        let latched: Vec<_> = latched
+            .map(|topic| (topic.name.as_str(), topic.offered_qos.as_slice()))
+            .collect();
+        assert_eq!(latched, [("/tf_static", &[Qos::latched(1)][..])]);
         let mut cloud = PointCloud::default();
         for (at, frame) in frames.iter().enumerate() {
             let stamp_ns = frame.stamp_ns as i64;

@@ -370,7 +370,7 @@ fn the_command_for_centerpoint_takes_files_and_topics_of_the_arguments() {
     assert!(!pipeline.ros2.use_sim_time);
     let remap = |from: &str, to: &str| (from.to_owned(), to.to_owned());
     assert_eq!(
-        pipeline.ros2.remap,
+        pipeline.ros2.remap[..2],
         [
             remap("~/input/pointcloud", "/sensing/lidar/concatenated/pointcloud"),
             remap("~/output/objects", "objects"),
@@ -431,7 +431,7 @@ fn the_command_for_yolox_takes_compressed_images_or_raw_ones() {
         assert_eq!(pipeline.ros2.node, "tensorrt_yolox2");
         let objects = "/perception/object_recognition/detection/rois2";
         assert_eq!(
-            pipeline.ros2.remap,
+            pipeline.ros2.remap[..2],
             [(name, topic), ("~/out/objects", objects)].map(|(from, to)| (from.to_owned(), to.to_owned()))
         );
         assert_eq!(pipeline.models["yolox"].weights, Some(PathBuf::from(&model)));
@@ -503,7 +503,7 @@ fn the_node_on_ros_2s_own_libraries_gets_the_same_arguments() {
     );
     assert!(
         node.params
-            .contains(&remap("set", "nodes.camera.topics=[~/in/image/compressed]")),
+            .contains(&remap("set", "nodes.image.topics=[~/in/image/compressed]")),
         "{:?}",
         node.params
     );
@@ -525,8 +525,8 @@ fn the_package_is_installed_where_ros_2_looks_for_it() {
     assert!(at("lib/sensorium_ros2/sensorium_ros2").exists());
     // Launch files find their pipelines, pipelines their weights.
     for (launch, pipeline) in [
-        ("lidar_centerpoint.launch.xml", "ros2_centerpoint.yaml"),
-        ("tensorrt_yolox.launch.xml", "ros2_yolox.yaml"),
+        ("lidar_centerpoint.launch.xml", "lidar_centerpoint.yaml"),
+        ("tensorrt_yolox.launch.xml", "tensorrt_yolox.yaml"),
     ] {
         let launch = std::fs::read_to_string(at("share/sensorium_ros2/launch").join(launch)).unwrap();
         assert!(launch.contains(&format!("$(dirname)/../pipelines/{pipeline}")));

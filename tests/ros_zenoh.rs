@@ -2,86 +2,22 @@
 //! our code.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+#[path = "support/ros.rs"]
+mod ros;
 mod support;
 
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::process::{Child, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
 
-use sensorium::io::messages::{POINT_CLOUD_TYPE, PointCloud2Msg, STRING_TYPE, StringMsg, type_hash};
-use sensorium::io::ros::zenoh::{
-    Attachment, EntityKind, Gid, HashMode, SessionEnvironment, SessionSettings, ZenohNode, ZenohNodeSettings,
-    data_key,
-};
-use sensorium::io::ros::{
-    Durability, Endpoint, History, NodeName, Qos, Received, RosError, RosNode, RosSubscription,
-};
+use ros::{PATIENCE, endpoint, free_port, listen, session, settings, wait_for};
+use sensorium::io::messages::{HeaderMsg, POINT_CLOUD_TYPE, PointCloud2Msg, STRING_TYPE, StringMsg};
+use sensorium::io::ros::zenoh::{Attachment, EntityKind, Gid, HashMode, ZenohNode, data_key};
+use sensorium::io::ros::{Durability, Endpoint, History, Qos, RosError, RosNode};
 use serde_json::Value;
 use zenoh::Wait;
 
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// A port of this machine that nobody uses.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
-}
-
-fn session(listen: Option<u16>, connect: Option<u16>) -> SessionSettings {
-    let endpoint = |port: u16| format!("tcp/127.0.0.1:{port}");
-    SessionSettings {
-        connect: connect.map(endpoint).into_iter().collect(),
-        listen: listen.map(endpoint).into_iter().collect(),
-        environment: SessionEnvironment {
-            // Whatever router there may be on this machine is not meant.
-            overrides: connect.is_none().then(|| "connect/endpoints=[]".to_owned()),
-            router_attempts: -1,
-            ..SessionEnvironment::default()
-        },
-    }
-}
-
-fn settings(name: &str, session: SessionSettings) -> ZenohNodeSettings {
-    ZenohNodeSettings {
-        name: NodeName::new("/perception", name).unwrap(),
-        domain: 42,
-        hash_mode: HashMode::Rihs01,
-        session,
-    }
-}
-
-fn endpoint(topic: &str, type_name: &str, qos: Qos) -> Endpoint {
-    Endpoint {
-        topic: topic.into(),
-        type_name: type_name.into(),
-        type_hash: type_hash(type_name).unwrap(),
-        qos,
-    }
-}
-
-fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 fn text(text: &str) -> Vec<u8> {
     StringMsg { data: text }.encode().unwrap()
-}
-
-fn listen(node: &ZenohNode, endpoint: &Endpoint) -> (Box<dyn RosSubscription>, Receiver<Received>) {
-    let (sender, receiver) = channel();
-    let on_message = Box::new(move |message| {
-        let _ = sender.send(message);
-    });
-    (node.subscribe(endpoint, on_message).unwrap(), receiver)
 }
 
 #[test]
@@ -263,7 +199,7 @@ impl Drop for Peer {
 fn cloud(points: usize) -> Vec<u8> {
     let data: Vec<u8> = (0..points * 16).map(|i| (i % 251) as u8).collect();
     PointCloud2Msg {
-        header: sensorium::io::messages::HeaderMsg::new(12_000_000_034, "lidar").unwrap(),
+        header: HeaderMsg::new(12_000_000_034, "lidar").unwrap(),
         height: 1,
         width: points as u32,
         point_step: 16,

@@ -19,8 +19,8 @@ use crate::io::cloud_file::{
 
 /// Looks at point-cloud files and converts them.
 ///
-/// Files are .pcd (ascii, binary, binary_compressed), .bin (KITTI, nuScenes and other tables of floats), .npy, and .cdr
-/// (one sensor_msgs/PointCloud2 as it is on the wire).
+/// Files are .pcd (ascii, binary, binary_compressed), .bin (KITTI, nuScenes and other tables of floats), .npy, .npz (an
+/// array for each column, by name), and .cdr (one sensor_msgs/PointCloud2 as it is on the wire).
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]

@@ -17,6 +17,8 @@ mod model;
 mod pipeline_args;
 mod recording;
 mod report;
+mod ros_args;
+mod router;
 mod run;
 mod schema;
 mod sim;
@@ -53,6 +55,7 @@ enum Command {
     Eval(eval::Args),
     Graph(graph::Args),
     Model(model::Args),
+    Router(router::Args),
     Schema(schema::Args),
     Sim(Box<sim::Args>),
 }
@@ -70,6 +73,7 @@ impl Command {
             Self::Eval(args) => eval::run(&args),
             Self::Graph(args) => graph::run(args),
             Self::Model(args) => model::run(args),
+            Self::Router(args) => router::run(&args),
             Self::Schema(args) => schema::run(args),
             Self::Sim(args) => sim::run(*args),
         }

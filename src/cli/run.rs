@@ -138,7 +138,7 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
 }
 
 /// A new name for a topic.
-fn remap(text: &str) -> Result<(String, String), String> {
+pub(super) fn remap(text: &str) -> Result<(String, String), String> {
     match text.split_once(":=") {
         Some((from, to)) if !from.is_empty() && !to.is_empty() => Ok((from.to_owned(), to.to_owned())),
         _ => Err("expected FROM:=TO, such as ~/input/pointcloud:=/sensing/lidar/points".to_owned()),
@@ -162,7 +162,7 @@ pub(super) async fn end_on_interrupt(shutdown: Shutdown) {
 }
 
 /// Completes at Ctrl-C, or when a service manager asks the program to end.
-async fn interrupt() -> std::io::Result<()> {
+pub(super) async fn interrupt() -> std::io::Result<()> {
     #[cfg(unix)]
     {
         let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;

@@ -1,23 +1,24 @@
 //! A simulated drive as a recording: clouds, transforms, odometry and the truth.
 //!
-//! Every topic is a ROS 2 message in CDR, for some readers (`rosbags` among them) open no file that holds anything else. No
-//! topic names a QoS profile, whose spelling differs from one ROS 2 release to the next: `ros2 bag play` needs
-//! `--qos-profile-overrides-path` with a durability of `transient_local` for `/tf_static`.
+//! Every topic is a ROS 2 message in CDR, for some readers (`rosbags` among them) open no file that holds anything else.
+//! `/tf_static` is offered as transient local, so that whoever plays the bag offers it to late subscribers too; the words
+//! for it are those of ROS 2 from Jazzy on.
 
 use std::path::Path;
 
 use thiserror::Error;
 
-use super::bag::BagMessage;
+use super::bag::{BagMessage, BagTopic};
 use super::cdr::CdrError;
 use super::cloud::{CloudError, encode_cloud};
 use super::messages::{
     CLOCK_TYPE, ClockMsg, DETECTED_OBJECTS_TYPE, DetectedObjectsMsg, HeaderMsg, MARKER_ARRAY_TYPE,
     MarkerArrayMsg, ODOMETRY_TYPE, OdometryMsg, POINT_CLOUD_TYPE, PoseMsg, PoseWithCovarianceMsg,
     QuaternionMsg, TF_TYPE, TfMsg, TransformMsg, TransformStampedMsg, TwistMsg, TwistWithCovarianceMsg,
-    Vector3Msg, definition,
+    Vector3Msg,
 };
 use super::recorder::{McapRecorder, RecordChannel, RecordCompression, RecordError};
+use super::ros::Qos;
 use super::sim::{DriveFrame, Pose};
 
 /// Topic of the clouds (`sensor_msgs/PointCloud2`), where Autoware expects them.
@@ -111,14 +112,16 @@ impl DriveBag {
     /// [`DriveBagError::Record`].
     pub fn create(path: &Path, compression: RecordCompression) -> Result<Self, DriveBagError> {
         let mut recorder = McapRecorder::create(path, compression)?;
+        let mounts = BagTopic::of_type(TF_STATIC_TOPIC, TF_TYPE).offering(Qos::latched(1));
+        let tf_static = recorder.add_topic(&mounts)?;
         let mut ros = |topic: &str, type_name: &str| {
-            let text = definition(type_name).unwrap_or_default();
-            recorder.add_ros_channel(topic, type_name, &text)
+            let topic = BagTopic::of_type(topic, type_name);
+            recorder.add_topic(&topic)
         };
         let channels = Channels {
             points: ros(POINTS_TOPIC, POINT_CLOUD_TYPE)?,
             tf: ros(TF_TOPIC, TF_TYPE)?,
-            tf_static: ros(TF_STATIC_TOPIC, TF_TYPE)?,
+            tf_static,
             odometry: ros(ODOMETRY_TOPIC, ODOMETRY_TYPE)?,
             clock: ros(CLOCK_TOPIC, CLOCK_TYPE)?,
             truth: ros(TRUTH_TOPIC, DETECTED_OBJECTS_TYPE)?,

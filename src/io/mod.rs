@@ -10,6 +10,7 @@ pub mod drive_bag;
 pub mod foxglove;
 pub mod interface;
 pub mod messages;
+pub mod player;
 pub mod recorder;
 pub mod ros;
 pub mod sim;

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use mcap::records::MessageHeader;
 use thiserror::Error;
 
+use super::bag::{BagTopic, qos_text};
+
 /// Why a recording cannot be written.
 #[derive(Debug, Error)]
 pub enum RecordError {
@@ -111,6 +113,47 @@ impl McapRecorder {
         self.add_channel(topic, "cdr", (type_name, "ros2msg", definition), &metadata)
     }
 
+    /// Adds a topic as a bag has it: with its type's definition and hash, and what its publishers offered.
+    ///
+    /// # Errors
+    /// [`RecordError::Write`].
+    pub fn add_topic(&mut self, topic: &BagTopic) -> Result<RecordChannel, RecordError> {
+        let mut metadata = BTreeMap::new();
+        if topic.serialization == "cdr" {
+            let qos = qos_text(&topic.offered_qos).map_err(|error| RecordError::Write {
+                path: self.path.clone(),
+                source: mcap::McapError::Io(std::io::Error::other(error)),
+            })?;
+            metadata.insert("offered_qos_profiles".to_owned(), qos);
+            let hash = topic.type_hash.map(|hash| hash.to_string()).unwrap_or_default();
+            metadata.insert("topic_type_hash".to_owned(), hash);
+        }
+        let (encoding, text) = match &topic.definition {
+            Some(definition) => (definition.encoding.as_str(), definition.text.as_str()),
+            None => ("", ""),
+        };
+        let schema = (topic.type_name.as_str(), encoding, text);
+        self.add_channel(&topic.name, &topic.serialization, schema, &metadata)
+    }
+
+    /// Writes a metadata record: names and texts.
+    ///
+    /// # Errors
+    /// [`RecordError::Write`].
+    pub fn add_metadata(
+        &mut self,
+        name: &str,
+        metadata: BTreeMap<String, String>,
+    ) -> Result<(), RecordError> {
+        let record = mcap::records::Metadata {
+            name: name.to_owned(),
+            metadata,
+        };
+        self.writer
+            .write_metadata(&record)
+            .map_err(|source| self.failed(source))
+    }
+
     /// Adds a topic of JSON messages with a JSON schema.
     ///
     /// # Errors
@@ -136,9 +179,13 @@ impl McapRecorder {
         (schema_name, schema_encoding, schema): (&str, &str, &str),
         metadata: &BTreeMap<String, String>,
     ) -> Result<RecordChannel, RecordError> {
-        let schema = self
-            .writer
-            .add_schema(schema_name, schema_encoding, schema.as_bytes());
+        let schema = match schema_name {
+            // A message without a type has no schema, which is number 0.
+            "" => Ok(0),
+            _ => self
+                .writer
+                .add_schema(schema_name, schema_encoding, schema.as_bytes()),
+        };
         let channel = schema.and_then(|schema| self.writer.add_channel(schema, topic, encoding, metadata));
         let channel = RecordChannel(channel.map_err(|source| self.failed(source))?);
         self.sequences.entry(channel).or_insert(0);

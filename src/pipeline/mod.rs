@@ -18,6 +18,7 @@ mod graph;
 mod load;
 mod mermaid;
 mod nearest;
+mod patterns;
 mod plan;
 mod problem;
 mod raw;

@@ -10,7 +10,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::faults::RawFaults;
-use super::ros2::{RawRos2, STREAM_TOPIC, Subscribe};
+use super::patterns::{NAME, STREAM_TOPIC};
+use super::ros2::{RawRos2, Subscribe};
 use super::settings::{
     Clock, DEFAULT_FRAME_DEADLINE_MS, OnFull, OnStreamsFull, Precision, Preprocess, RestartSettings,
     SimulateSettings, Transport, WeightFormat, ZenohMode,
@@ -19,8 +20,6 @@ use crate::device::{ARENA_MIB, Backends, DeviceConfig, QUEUES, SPIN_US, THREADS,
 
 /// Largest capacity of a channel, in samples.
 pub(super) const MAX_CAPACITY: u32 = 65_536;
-/// Characters of the names of pipelines, models and nodes.
-pub(super) const NAME_PATTERN: &str = "^[a-z0-9_-]+$";
 
 /// A pipeline: sensor streams, the models that they run through, and where the results go.
 ///
@@ -31,7 +30,7 @@ pub(super) const NAME_PATTERN: &str = "^[a-z0-9_-]+$";
 #[schemars(rename = "Pipeline")]
 pub(super) struct RawPipeline {
     /// Name of the pipeline, part of the keys that results are published under.
-    #[schemars(regex(pattern = NAME_PATTERN))]
+    #[schemars(regex(pattern = NAME))]
     pub(super) pipeline: String,
     /// The device that runs the models. Left out: the CPU device with its defaults.
     #[serde(default)]
@@ -41,10 +40,10 @@ pub(super) struct RawPipeline {
     pub(super) ros2: RawRos2,
     /// Models by name.
     #[serde(default)]
-    #[schemars(extend("propertyNames" = { "pattern": NAME_PATTERN }))]
+    #[schemars(extend("propertyNames" = { "pattern": NAME }))]
     pub(super) models: BTreeMap<String, RawModel>,
     /// Nodes by name: sources, detectors and sinks, joined by their `input`.
-    #[schemars(extend("propertyNames" = { "pattern": NAME_PATTERN }))]
+    #[schemars(extend("propertyNames" = { "pattern": NAME }))]
     pub(super) nodes: BTreeMap<String, RawNode>,
     /// Sizes and policies of the channels between nodes. Left out: the defaults of `channels.default`.
     #[serde(default)]

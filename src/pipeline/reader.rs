@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 use super::nearest::alternatives;
-use super::raw::NAME_PATTERN;
+use super::patterns;
 
 /// A schema whose parts can be looked into.
 #[derive(Debug, Clone, Copy)]
@@ -76,25 +76,14 @@ impl<'s> SchemaReader<'s> {
             "`true` or `false`".to_owned()
         } else if accepts(target, "array") {
             format!("a list, each item {}", self.describe(&target["items"]))
-        } else if target["pattern"] == NAME_PATTERN {
-            NAME_RULE.to_owned()
+        } else if let Some(pattern) = patterns::asked(&target["pattern"]) {
+            pattern.rule.to_owned()
         } else if accepts(target, "string") {
             "text".to_owned()
         } else {
             "a map".to_owned()
         }
     }
-}
-
-/// What a name may be made of, in words.
-pub(super) const NAME_RULE: &str = "a name of small letters, digits, `_` and `-`";
-
-/// Whether `text` matches [`NAME_PATTERN`].
-pub(super) fn is_name(text: &str) -> bool {
-    !text.is_empty()
-        && text
-            .bytes()
-            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-')
 }
 
 /// Whether a schema's `type` is, or holds, the given one.

@@ -5,17 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::patterns::{NAMESPACE, TOKEN, TOPIC};
 use super::words::words;
-
-/// A name without slashes, as ROS 2 allows it.
-const TOKEN: &str = "^[A-Za-z_][A-Za-z0-9_]*$";
-/// A namespace: names joined by slashes, the leading one may be left out.
-const NAMESPACE: &str = "^/?([A-Za-z_][A-Za-z0-9_]*(/[A-Za-z_][A-Za-z0-9_]*)*)?$";
-/// A topic: absolute, relative to the namespace, or below the node (`~/`).
-pub(super) const TOPIC: &str = "^(~/|/)?[A-Za-z_][A-Za-z0-9_]*(/[A-Za-z_][A-Za-z0-9_]*)*$";
-/// A topic in which {stream} is filled in.
-pub(super) const STREAM_TOPIC: &str =
-    r"^(~/|/)?([A-Za-z_][A-Za-z0-9_]*|\{stream\})(/([A-Za-z_][A-Za-z0-9_]*|\{stream\}))*$";
 
 /// The node that a pipeline is in the ROS 2 graph.
 #[derive(Debug, Default, Deserialize, JsonSchema)]

@@ -5,9 +5,9 @@
 use serde_json::{Map, Number, Value as Json};
 
 use super::nearest::{alternatives, nearest, suggestion};
+use super::patterns;
 use super::problem::Problem;
-use super::raw::NAME_PATTERN;
-use super::reader::{NAME_RULE, SchemaReader, accepts, is_name};
+use super::reader::{SchemaReader, accepts};
 use super::source::Span;
 use super::tree::{Entry, Node, Value};
 
@@ -177,7 +177,8 @@ impl<'s> Shape<'s, '_> {
     fn check_text(&mut self, text: &str, node: &Node, schema: &'s Json, place: &Place<'_>) -> Option<Json> {
         let target = self.schema.follow(schema);
         let min = target["minLength"].as_u64().unwrap_or(0);
-        if (text.chars().count() as u64) < min || (target["pattern"] == NAME_PATTERN && !is_name(text)) {
+        let fits = |pattern: &patterns::Pattern| (pattern.fits)(text);
+        if (text.chars().count() as u64) < min || !patterns::asked(&target["pattern"]).is_none_or(fits) {
             // The error forbids the file, but what else is wrong with it can still be found.
             self.wrong(node, schema, place);
         }
@@ -413,11 +414,13 @@ impl<'s> Shape<'s, '_> {
         let mut map = Map::new();
         for entry in entries {
             let path = place.child(&entry.key);
-            if schema["propertyNames"]["pattern"] == NAME_PATTERN && !is_name(&entry.key) {
+            if let Some(pattern) = patterns::asked(&schema["propertyNames"]["pattern"])
+                && !(pattern.fits)(&entry.key)
+            {
                 self.problems.push(Problem::error(
                     format!("{:?} is no name for an entry of {}", entry.key, place.named()),
                     &entry.key_span,
-                    NAME_RULE,
+                    pattern.rule,
                 ));
                 continue;
             }

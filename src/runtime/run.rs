@@ -141,7 +141,11 @@ pub async fn run(
             .map(|model| models::sensor_of(&model.family))
     };
     let graph = join_graph(pipeline, &options).await?;
-    let sources = open_sources(pipeline, sensor_of, &truth, graph.as_ref())?;
+    let sources = if options.build_only {
+        Vec::new()
+    } else {
+        open_sources(pipeline, sensor_of, &truth, graph.as_ref())?
+    };
     let live = sources.iter().any(|source| source.settings.subscribe.is_some());
     let first = sources.first().map(|source| &source.settings);
     let clock_kind = first.map_or(Clock::Bag, |settings| settings.clock);
@@ -236,10 +240,10 @@ pub async fn run(
         model: model_names(pipeline),
         device,
         device_details,
-        clock: if lossless {
-            ClockKind::Deterministic
-        } else {
-            ClockKind::Bag
+        clock: match (lossless, live) {
+            (true, _) => ClockKind::Deterministic,
+            (_, true) => ClockKind::Wall,
+            _ => ClockKind::Bag,
         },
         rate: latency_options.rate,
         started_at: (!lossless)

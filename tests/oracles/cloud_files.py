@@ -4,6 +4,9 @@ cloud_files.py pcd FILE NAME...: float64 values of the named fields, one field a
 cloud_files.py npy FILE: the shape as JSON on a line, then the values as float64.
 cloud_files.py make-npy FOLDER: one random cloud [100, 4] as array in several types and orders, and as float32 in
   reference.f32.
+cloud_files.py npz FILE: a line of JSON for every array, {"name": ..., "type": ..., "values": [...]}.
+cloud_files.py make-npz FOLDER: one random cloud as archives, packed and not, of several types and byte orders, and its
+  columns x, y, z, intensity, ring, t as float64 in reference.f64; archives that are no clouds.
 """
 
 import json
@@ -23,6 +26,29 @@ if way == "pcd":
 elif way == "npy":
     array = np.load(path)
     out.write(json.dumps(array.shape).encode() + b"\n" + array.astype("<f8").tobytes())
+elif way == "npz":
+    with np.load(path) as archive:
+        for name in archive.files:
+            array = archive[name]
+            print(json.dumps({"name": name, "type": array.dtype.str, "values": array.tolist()}))
+elif way == "make-npz":
+    folder = Path(path)
+    random = np.random.default_rng(5)
+    columns = {name: random.uniform(-80, 80, 1000).astype("<f4") for name in "xyz"}
+    columns["intensity"] = random.integers(0, 256, 1000).astype("<u1")
+    columns["ring"] = random.integers(0, 128, 1000).astype("<u2")
+    columns["t"] = random.integers(0, 10**8, 1000).astype("<i8")
+    np.concatenate([column.astype("<f8") for column in columns.values()]).tofile(folder / "reference.f64")
+    np.savez(folder / "stored.npz", **columns)
+    np.savez_compressed(folder / "packed.npz", **columns, label=np.zeros((3, 4)), note=np.array("text"))
+    big = {name: column.astype(column.dtype.newbyteorder(">")) for name, column in columns.items()}
+    np.savez(folder / "big.npz", **big)
+    np.savez_compressed(folder / "single.npz", np.stack([columns[name] for name in "xyz"], axis=1))
+    np.savez(folder / "short.npz", **columns | {"ring": np.zeros(999, "u2")})
+    np.savez(folder / "no_y.npz", x=columns["x"], z=columns["z"])
+    np.savez(folder / "flat.npz", **columns | {"z": np.zeros((1000, 1), "f4")})
+    np.savez(folder / "words.npz", **columns | {"x": np.array(["a"] * 1000)})
+    np.savez_compressed(folder / "bomb.npz", **columns | {"x": np.zeros(2**26 + 1, "f4")})
 else:
     folder = Path(path)
     # Values that float16 holds, so that every file says the same.

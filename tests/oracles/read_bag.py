@@ -1,9 +1,11 @@
 """Reads one bag file with an independent reader and prints one JSON object a message.
 
-usage: read_bag.py mcap FILE.mcap | sqlite FILE.db3 | rosbags FILE.mcap | folder DIR
+usage: read_bag.py mcap FILE.mcap | sqlite FILE.db3 | rosbags FILE.mcap | folder DIR | topics DIR
+       read_bag.py channels FILE.mcap
 
 `rosbags` decodes images with the definitions that the file itself carries; `folder` reads a whole bag by its
-metadata.yaml, compression included.
+metadata.yaml, compression included; `topics` prints one line a topic instead: definition, type hash, offered QoS;
+`channels` prints what an MCAP file says of its channels, and its metadata records.
 """
 
 import json
@@ -77,6 +79,52 @@ def read_folder(path):
             emit(connection.topic, connection.msgtype, log_time, bytes(data))
 
 
+def read_channels(path):
+    from mcap.reader import make_reader
+
+    with open(path, "rb") as file:
+        reader = make_reader(file, validate_crcs=True)
+        header, summary = reader.get_header(), reader.get_summary()
+        for channel in summary.channels.values():
+            schema = summary.schemas[channel.schema_id]
+            line = {"topic": channel.topic, "metadata": channel.metadata, "schema": schema.name}
+            line |= {"schema_encoding": schema.encoding, "definition": schema.data.decode()}
+            print(json.dumps({**line, "profile": header.profile, "chunks": len(summary.chunk_indexes)}))
+        for record in reader.iter_metadata():
+            print(json.dumps({"record": record.name, "metadata": record.metadata}))
+
+
+def read_topics(path):
+    from rosbags.rosbag2 import Reader
+
+    with Reader(Path(path)) as reader:
+        for connection in reader.connections:
+            profiles = [
+                [p.reliability.name, p.durability.name, p.history.name, p.depth]
+                for p in connection.ext.offered_qos_profiles
+            ]
+            print(
+                json.dumps(
+                    {
+                        "topic": connection.topic,
+                        "type": connection.msgtype,
+                        "messages": connection.msgcount,
+                        "hash": connection.digest,
+                        "format": connection.msgdef.format.name,
+                        "definition": connection.msgdef.data,
+                        "qos": profiles,
+                    }
+                )
+            )
+
+
 if __name__ == "__main__":
-    readers = {"mcap": read_mcap, "sqlite": read_sqlite, "rosbags": read_rosbags, "folder": read_folder}
+    readers = {
+        "mcap": read_mcap,
+        "sqlite": read_sqlite,
+        "rosbags": read_rosbags,
+        "folder": read_folder,
+        "topics": read_topics,
+        "channels": read_channels,
+    }
     readers[sys.argv[1]](sys.argv[2])

@@ -357,6 +357,58 @@ const MISTAKES: &[(&str, &str, &[&str])] = &[
         "transport: zenoh\n    connect: [localhost]",
         &["p.yaml:15:15: \"localhost\" is no endpoint | expected tcp/HOST:PORT"],
     ),
+    // ROS 2.
+    (
+        "transport: zenoh",
+        "transport: zenoh\n    topic: ~/out",
+        &["p.yaml:15:12: a publisher with transport `zenoh` has no `topic` | leave this out"],
+    ),
+    (
+        "transport: zenoh",
+        "transport: ros2\n    key: a/b\n    connect: [tcp/localhost:1]",
+        &[
+            "p.yaml:15:10: a publisher with transport `ros2` has no `key` | leave this out",
+            "p.yaml:16:14: a publisher with transport `ros2` has no `connect` | leave this out",
+        ],
+    ),
+    (
+        "transport: zenoh",
+        "transport: ros2\n    topic: /a//b",
+        &[
+            "p.yaml:15:12: `nodes.out.topic` cannot be the text \"/a//b\" | expected a topic such as /a/b, ~/a or ~/{stream}/a",
+        ],
+    ),
+    (
+        "models:",
+        "ros2: { node: a/b, domain: 233, remap: { a b: /x, '~/x': y/ }, listen: [localhost] }\nmodels:",
+        &[
+            "p.yaml:3:15: `ros2.node` cannot be the text \"a/b\" | expected a name of letters, digits and `_`, no digit first",
+            "p.yaml:3:28: `ros2.domain` cannot be 233 | expected a whole number from 0 to 232",
+            "p.yaml:3:42: \"a b\" is no name for an entry of `ros2.remap` | a topic such as /a/b, a/b or ~/a",
+            "p.yaml:3:58: `ros2.remap.~/x` cannot be the text \"y/\" | expected a topic such as /a/b, a/b or ~/a",
+            "p.yaml:3:73: \"localhost\" is no endpoint | expected tcp/HOST:PORT",
+        ],
+    ),
+    (
+        "rate: 1.0",
+        "rate: 1.0\n    subscribe: ros2",
+        &["p.yaml:18:11: live messages come when they come: `rate` is for bags and drives | leave this out"],
+    ),
+    (
+        "rate: 1.0\n    topics: [/a, /b]",
+        "subscribe: ros2\n    clock: deterministic",
+        &[
+            "p.yaml:18:16: the source `camera` subscribes to no topic | expected a list of `topics` beside this",
+            "p.yaml:19:12: live messages come when they come: `clock` is for bags and drives | leave this out",
+        ],
+    ),
+    (
+        "rate: 1.0",
+        "subscribe: ros2\n    simulate: { seconds: 1 }",
+        &[
+            "p.yaml:19:15: the source `camera` plays a bag, simulates a drive or subscribes, not two of them | leave this out, or `subscribe`",
+        ],
+    ),
     // YAML itself.
     (
         "channels:",

@@ -1,6 +1,6 @@
 //! What a pipeline becomes: actors, channels, keys, charts.
 
-use sensorium::pipeline::{ActorRole, NodeKind, OnFull, Overrides, RunsOn};
+use sensorium::pipeline::{ActorRole, NodeKind, OnFull, Overrides, PublisherSettings, RunsOn};
 
 use crate::{GOOD, parse};
 
@@ -41,7 +41,7 @@ fn a_detector_becomes_prepare_device_and_finish() {
 #[test]
 fn a_key_of_a_stream_is_one_that_zenoh_takes() {
     let pipeline = parse(GOOD, &Overrides::default()).unwrap();
-    let NodeKind::Publisher(publisher) = &pipeline.nodes[2].kind else {
+    let NodeKind::Publisher(PublisherSettings::Zenoh(publisher)) = &pipeline.nodes[2].kind else {
         panic!()
     };
     assert_eq!(

@@ -195,13 +195,14 @@ impl Settings {
         })
     }
 
-    /// Changes of the pipeline file, the parameters of the model among them; `set` has the last word. `params` is the
+    /// Changes of the pipeline file, the parameters of the model among them; `set` has the last word. New names for
+    /// topics in the file are left out: giving names is for ROS 2 here. `params` is the
     /// file that [`overlay`](crate::overlay) has written, where there is one.
     ///
     /// # Errors
     /// [`ParameterError::Wrong`] for a parameter of the model that has another type.
     pub fn overrides(&self, params: Option<&std::path::Path>) -> Result<Overrides, ParameterError> {
-        let mut set = Vec::new();
+        let mut set = vec![("ros2.remap".to_owned(), "{}".to_owned())];
         if let Some((model, family)) = &self.model {
             for (name, key) in handed_on(*family) {
                 if let Some((_, value)) = self.of_model.iter().find(|(given, _)| given == name) {

@@ -166,6 +166,7 @@ fn the_parameters_of_centerpoint_name_its_weights() {
     assert_eq!(
         changes(&given),
         [
+            "ros2.remap={}",
             "models.lidar.weights=\"/data/head.onnx\"",
             "models.lidar.encoder=\"/data/encoder: 1.onnx\"",
             "models.lidar.params=[\"FILE\"]",
@@ -190,18 +191,19 @@ fn the_parameters_of_yolox_are_keys_of_its_model() {
         ("label_path", text("label.txt")),
         ("score_threshold", Value::Double(0.35)),
         ("nms_threshold", Value::Integer(1)),
-        ("set", text("nodes.camera.topics=[~/in/image]")),
+        ("set", text("nodes.image.topics=[~/in/image]")),
         ("is_roi_overlap_segmentation", Value::Bool(true)),
         ("roi_overlay_segmentation_label.CAR", Value::Bool(false)),
     ];
     assert_eq!(
         changes(&given),
         [
+            "ros2.remap={}",
             "models.yolox.weights=\"m.onnx\"",
             "models.yolox.labels=\"label.txt\"",
             "models.yolox.score_threshold=0.35",
             "models.yolox.nms_threshold=1",
-            "nodes.camera.topics=[~/in/image]",
+            "nodes.image.topics=[~/in/image]",
         ]
     );
     assert!(settings(&given).unwrap().build_only);

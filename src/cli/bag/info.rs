@@ -112,6 +112,9 @@ fn machine_readable(bag: &Bag) -> serde_json::Result<String> {
                 "serialization": topic.serialization,
                 "messages": topic.messages,
                 "rate_hz": rate_hz(topic, bag),
+                "offered_qos": topic.offered_qos.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                "type_hash": topic.type_hash.map(|hash| hash.to_string()),
+                "definition": topic.definition.as_ref().map(|definition| &definition.encoding),
             })
         })
         .collect();

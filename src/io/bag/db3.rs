@@ -11,7 +11,8 @@ use std::sync::Arc;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
-use super::{BagError, BagLimits, BagMessage, BagWarning, FileTopic};
+use super::topic::FileTopic;
+use super::{BagError, BagLimits, BagMessage, TimeRange, TypeDefinition};
 use crate::io::messages::normalise_type;
 
 /// First bytes of every SQLite file.
@@ -21,6 +22,9 @@ pub(super) const MAGIC: &[u8] = b"SQLite format 3\0";
 /// and a file without an index on time is not sorted over and over.
 const PAGE_KEYS: (i64, i64) = (1 << 8, 1 << 16);
 
+/// Longest definition that is read.
+const MAX_DEFINITION_BYTES: i64 = 1 << 20;
+
 /// One opened file.
 #[derive(Debug)]
 pub(super) struct Db3File {
@@ -28,7 +32,6 @@ pub(super) struct Db3File {
     shown: PathBuf,
     topics: BTreeMap<i64, Topic>,
     range_ns: Option<(u64, u64)>,
-    log: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone)]
@@ -37,6 +40,10 @@ struct Topic {
     type_name: Arc<str>,
     serialization: String,
     messages: u64,
+    /// Offered profiles and type hash as the file has them; empty for none.
+    offered_qos: String,
+    type_hash: String,
+    definition: Option<TypeDefinition>,
 }
 
 impl Db3File {
@@ -66,10 +73,6 @@ impl Db3File {
         let range: (Option<i64>, Option<i64>) = connection
             .query_row(range, [], |row| Ok((row.get(0)?, row.get(1)?)))
             .map_err(sqlite())?;
-        let mut log = path.as_os_str().to_owned();
-        log.push("-wal");
-        let log = PathBuf::from(log);
-        let log_bytes = std::fs::metadata(&log).map_or(0, |m| m.len());
         Ok(Self {
             path: path.to_owned(),
             shown: shown.to_owned(),
@@ -78,17 +81,19 @@ impl Db3File {
                 (Some(first), Some(last)) => Some((first.max(0) as u64, last.max(0) as u64)),
                 _ => None,
             },
-            log: (log_bytes > 0).then_some(log),
         })
     }
 
     /// Topics with their counts, in the order of their ids.
     pub(super) fn topics(&self) -> Vec<FileTopic> {
         let topics = self.topics.values().map(|topic| FileTopic {
-            name: Arc::clone(&topic.name),
-            type_name: Arc::clone(&topic.type_name),
+            name: topic.name.to_string(),
+            type_name: topic.type_name.to_string(),
             serialization: topic.serialization.clone(),
             messages: topic.messages,
+            offered_qos: topic.offered_qos.clone().into(),
+            type_hash: topic.type_hash.clone(),
+            definition: topic.definition.clone(),
         });
         topics.collect()
     }
@@ -98,17 +103,11 @@ impl Db3File {
         self.range_ns
     }
 
-    pub(super) fn warnings(&self) -> Vec<BagWarning> {
-        self.log
-            .iter()
-            .map(|path| BagWarning::WriteAheadLog { path: path.clone() })
-            .collect()
-    }
-
-    /// Messages of the topics for which `wanted` is true.
+    /// Messages in `range` of the topics for which `wanted` is true.
     pub(super) fn messages(
         &self,
         wanted: impl Fn(&str) -> bool,
+        range: TimeRange,
         limits: BagLimits,
     ) -> Result<Messages, BagError> {
         let topics: BTreeMap<i64, Topic> = self
@@ -129,12 +128,20 @@ impl Db3File {
             topics,
             page_query: format!(
                 "SELECT timestamp, id, topic_id FROM messages \
-                 WHERE (timestamp, id) > (?1, ?2) AND topic_id IN ({ids}) \
+                 WHERE (timestamp, id) > (?1, ?2) AND timestamp <= ?4 AND topic_id IN ({ids}) \
                  ORDER BY timestamp, id LIMIT ?3"
             ),
             page: VecDeque::new(),
             page_keys: PAGE_KEYS.0,
-            after: Some((i64::MIN, i64::MIN)),
+            // Times before the epoch are damage, told of unless a start was asked for.
+            after: match range.start_ns {
+                0 => Some((i64::MIN, i64::MIN)),
+                start_ns => i64::try_from(start_ns).ok().map(|start| (start, i64::MIN)),
+            },
+            last: match range.end_ns {
+                Some(end_ns) => i64::try_from(end_ns).unwrap_or(i64::MAX).saturating_sub(1),
+                None => i64::MAX,
+            },
             limits,
         })
     }
@@ -153,13 +160,15 @@ pub(super) struct Messages {
     page_keys: i64,
     /// Key of the last message fetched; `None` after the last page.
     after: Option<(i64, i64)>,
+    /// Last timestamp to fetch.
+    last: i64,
     limits: BagLimits,
 }
 
 impl Messages {
     fn fetch_page(&mut self, after: (i64, i64)) -> rusqlite::Result<()> {
         let mut query = self.connection.prepare(&self.page_query)?;
-        let mut rows = query.query([after.0, after.1, self.page_keys])?;
+        let mut rows = query.query([after.0, after.1, self.page_keys, self.last])?;
         while let Some(row) = rows.next()? {
             self.page.push_back((row.get(0)?, row.get(1)?, row.get(2)?));
         }
@@ -222,6 +231,29 @@ impl Iterator for Messages {
     }
 }
 
+/// The write-ahead log of a file, if there is one with anything in it, and its length in bytes.
+pub(super) fn write_ahead_log(path: &Path) -> Option<(PathBuf, u64)> {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let log = PathBuf::from(log);
+    let bytes = std::fs::metadata(&log).ok()?.len();
+    (bytes > 0).then_some((log, bytes))
+}
+
+/// Copies a file and its write-ahead log to `to` and has SQLite put them together there.
+pub(super) fn copy_with_log(path: &Path, log: &Path, to: &Path) -> Result<(), BagError> {
+    let mut log_copy = to.as_os_str().to_owned();
+    log_copy.push("-wal");
+    std::fs::copy(path, to).map_err(BagError::io(path))?;
+    std::fs::copy(log, PathBuf::from(log_copy)).map_err(BagError::io(log))?;
+    let merged = Connection::open(to).and_then(|connection| {
+        // Answers with the mode that is on now.
+        connection.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get::<_, String>(0))?;
+        connection.close().map_err(|(_, error)| error)
+    });
+    merged.map_err(BagError::sqlite(log))
+}
+
 /// Opens without locks and without files beside the bag.
 fn connect(path: &Path, shown: &Path) -> Result<Connection, BagError> {
     let absolute = std::path::absolute(path).map_err(BagError::io(shown))?;
@@ -251,16 +283,53 @@ fn topics(connection: &Connection) -> rusqlite::Result<BTreeMap<i64, Topic>> {
     let mut counts = connection.prepare("SELECT topic_id, count(*) FROM messages GROUP BY topic_id")?;
     let counts = counts.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?)))?;
     let counts: BTreeMap<i64, i64> = counts.collect::<rusqlite::Result<_>>()?;
-    let mut query = connection.prepare("SELECT id, name, type, serialization_format FROM topics")?;
+    let names = columns(connection, "topics")?;
+    // Older schema versions lack these columns, in turn.
+    let column = |name: &str| match names.iter().any(|known| known == name) {
+        true => name.to_owned(),
+        false => "''".to_owned(),
+    };
+    // Messages are read without definitions: where that table is damaged, there are none.
+    let definitions = definitions(connection).unwrap_or_default();
+    let mut query = connection.prepare(&format!(
+        "SELECT id, name, type, serialization_format, {}, {} FROM topics",
+        column("offered_qos_profiles"),
+        column("type_description_hash")
+    ))?;
     let topics = query.query_map([], |row| {
         let id: i64 = row.get(0)?;
+        let type_name = normalise_type(&row.get::<_, String>(2)?);
         let topic = Topic {
             name: row.get::<_, String>(1)?.into(),
-            type_name: normalise_type(&row.get::<_, String>(2)?).into(),
+            definition: definitions.get(&type_name).cloned(),
+            type_name: type_name.into(),
             serialization: row.get(3)?,
             messages: counts.get(&id).map_or(0, |n| n.unsigned_abs()),
+            // Null, or of another type than text: as good as none.
+            offered_qos: row.get(4).unwrap_or_default(),
+            type_hash: row.get(5).unwrap_or_default(),
         };
         Ok((id, topic))
     })?;
     topics.collect()
+}
+
+/// Definitions by type; none in files before schema version 4.
+fn definitions(connection: &Connection) -> rusqlite::Result<BTreeMap<String, TypeDefinition>> {
+    let names = columns(connection, "message_definitions")?;
+    let needed = ["topic_type", "encoding", "encoded_message_definition"];
+    if !needed.iter().all(|name| names.iter().any(|known| known == name)) {
+        return Ok(BTreeMap::new());
+    }
+    let query = "SELECT topic_type, encoding, encoded_message_definition FROM message_definitions \
+                 WHERE encoding != '' AND length(encoded_message_definition) <= ?1";
+    let mut query = connection.prepare(query)?;
+    let definitions = query.query_map([MAX_DEFINITION_BYTES], |row| {
+        let definition = TypeDefinition {
+            encoding: row.get(1)?,
+            text: row.get(2)?,
+        };
+        Ok((normalise_type(&row.get::<_, String>(0)?), definition))
+    })?;
+    definitions.collect()
 }

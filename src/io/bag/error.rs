@@ -214,12 +214,42 @@ pub enum BagWarning {
         /// The file.
         path: PathBuf,
     },
-    /// A write-ahead log lies beside a SQLite file: its recorder did not close it. What is in the log is not
-    /// read, since reading it would write files beside the bag.
+    /// A write-ahead log lies beside a SQLite file: its recorder did not close it. File and log are read from a copy,
+    /// since reading the log in place would write files beside the bag.
     WriteAheadLog {
         /// The log.
         path: PathBuf,
+        /// Why there is no such copy, so that what is in the log is not read.
+        not_read: Option<String>,
     },
+    /// Something said of a topic cannot be understood and is left out: a QoS profile, a type hash.
+    TopicDetail {
+        /// The topic.
+        topic: String,
+        /// What it is.
+        reason: String,
+    },
+}
+
+impl BagWarning {
+    /// Whether messages that were recorded are missing, or may be.
+    #[must_use]
+    pub fn loses_messages(&self) -> bool {
+        match self {
+            Self::MissingFiles { .. }
+            | Self::UnreadableFile { .. }
+            | Self::Truncated { .. }
+            | Self::Damaged { .. }
+            | Self::WriteAheadLog {
+                not_read: Some(_), ..
+            } => true,
+            Self::NoMetadata { .. }
+            | Self::UndeclaredCompression { .. }
+            | Self::OutOfOrder { .. }
+            | Self::WriteAheadLog { not_read: None, .. }
+            | Self::TopicDetail { .. } => false,
+        }
+    }
 }
 
 impl fmt::Display for BagWarning {
@@ -261,11 +291,21 @@ impl fmt::Display for BagWarning {
                     path.display()
                 )
             }
-            Self::WriteAheadLog { path } => write!(
+            Self::WriteAheadLog { path, not_read: None } => write!(
                 f,
-                "{} holds messages that are not read; close the bag first: sqlite3 <bag.db3> 'PRAGMA wal_checkpoint'",
+                "{}: the recorder did not close the bag; this log is read from a copy",
                 path.display()
             ),
+            Self::WriteAheadLog {
+                path,
+                not_read: Some(reason),
+            } => write!(
+                f,
+                "{} holds messages that are not read ({reason}); close the bag first: \
+                 sqlite3 <bag.db3> 'PRAGMA wal_checkpoint'",
+                path.display()
+            ),
+            Self::TopicDetail { topic, reason } => write!(f, "topic {topic}: {reason}; it is left out"),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::iter::Peekable;
 use std::sync::Arc;
 
-use super::{BagError, BagMessage, Contents, FileReader, db3, mcap, zstd};
+use super::{BagError, BagMessage, Contents, FileReader, TimeRange, db3, mcap, zstd};
 
 /// An iterator over messages in log-time order; see [`Bag::messages`](super::Bag::messages).
 ///
@@ -14,6 +14,7 @@ pub struct Messages {
     contents: Arc<Contents>,
     /// Topics asked for; `None` for all.
     topics: Option<BTreeSet<String>>,
+    range: TimeRange,
     /// Files not begun: start time and number, earliest first.
     pending: VecDeque<(u64, usize)>,
     active: Vec<(usize, Peekable<FileMessages>)>,
@@ -37,7 +38,7 @@ impl Iterator for FileMessages {
 }
 
 impl Messages {
-    pub(super) fn new(contents: Arc<Contents>, topics: Option<BTreeSet<String>>) -> Self {
+    pub(super) fn new(contents: Arc<Contents>, topics: Option<BTreeSet<String>>, range: TimeRange) -> Self {
         let files = contents.files.iter().enumerate();
         // A file without a known start has no whole message, but may have damage to tell of.
         let starts = files.map(|(number, file)| (file.range_ns().map_or(0, |(start, _)| start), number));
@@ -46,6 +47,7 @@ impl Messages {
         Self {
             contents,
             topics,
+            range,
             pending: pending.into(),
             active: Vec::new(),
         }
@@ -55,8 +57,10 @@ impl Messages {
         let limits = self.contents.limits;
         let wanted = |topic: &str| self.topics.as_ref().is_none_or(|topics| topics.contains(topic));
         let messages = match &self.contents.files[number].reader {
-            FileReader::Mcap(file) => FileMessages::Mcap(Box::new(file.messages(wanted, limits)?)),
-            FileReader::Db3(file) => FileMessages::Db3(Box::new(file.messages(wanted, limits)?)),
+            FileReader::Mcap(file) => {
+                FileMessages::Mcap(Box::new(file.messages(wanted, self.range, limits)?))
+            }
+            FileReader::Db3(file) => FileMessages::Db3(Box::new(file.messages(wanted, self.range, limits)?)),
         };
         self.active.push((number, messages.peekable()));
         Ok(())

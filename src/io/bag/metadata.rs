@@ -1,14 +1,16 @@
 //! `metadata.yaml`, the table of contents that rosbag2 writes beside a bag's files (versions 1 to 9).
 //!
 //! Only what reading needs is taken; unknown keys are ignored, since every ROS distribution adds some.
-//! `offered_qos_profiles` is text up to version 8 and a list since 9, `custom_data` may be null: neither is
-//! read here, so neither can be wrong.
+//! `offered_qos_profiles` is text up to version 8 and a list since 9, so it is taken as whatever it is;
+//! `custom_data` may be null and is not read.
 
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
 use super::BagError;
+use super::topic::FileTopic;
+use crate::io::messages::normalise_type;
 
 /// Name of the file.
 pub(super) const FILE_NAME: &str = "metadata.yaml";
@@ -53,11 +55,30 @@ pub(super) struct TopicWithCount {
 
 #[derive(Debug, Deserialize)]
 pub(super) struct TopicMetadata {
-    pub name: String,
+    name: String,
     #[serde(rename = "type")]
-    pub type_name: String,
+    type_name: String,
     #[serde(default)]
-    pub serialization_format: String,
+    serialization_format: String,
+    #[serde(default)]
+    offered_qos_profiles: serde_json::Value,
+    #[serde(default)]
+    type_description_hash: Option<String>,
+}
+
+impl TopicMetadata {
+    /// The topic, whose messages are those of files yet to be opened.
+    pub(super) fn into_topic(self) -> FileTopic {
+        FileTopic {
+            name: self.name,
+            type_name: normalise_type(&self.type_name),
+            serialization: self.serialization_format,
+            messages: 0,
+            offered_qos: self.offered_qos_profiles,
+            type_hash: self.type_description_hash.unwrap_or_default(),
+            definition: None,
+        }
+    }
 }
 
 impl Metadata {

@@ -17,19 +17,31 @@
 //! # }
 //! ```
 
+mod check;
+mod copy;
 mod db3;
 mod error;
 mod mcap;
 mod merge;
 mod metadata;
 mod open;
+mod qos;
+mod topic;
+mod write;
 mod zstd;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use check::{BagCheck, check, find_bags};
+pub use copy::{Copied, Selection, copy};
 pub use error::{BagError, BagWarning};
 pub use merge::Messages;
+pub(super) use qos::text as qos_text;
+pub use topic::{BagTopic, TypeDefinition};
+pub use write::{BagWriteError, BagWriter, BagWriterSettings, TopicId, WrittenBag};
+
+use topic::FileTopic;
 
 /// How much a bag may make the reader allocate or write. Damaged or hostile files are refused beyond it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +69,34 @@ impl Default for BagLimits {
     }
 }
 
+/// Log times from `start_ns` on and before `end_ns`, in nanoseconds since the epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimeRange {
+    /// First time within.
+    pub start_ns: u64,
+    /// First time behind; `None` for no end.
+    pub end_ns: Option<u64>,
+}
+
+impl TimeRange {
+    /// All times.
+    pub const ALL: Self = Self {
+        start_ns: 0,
+        end_ns: None,
+    };
+
+    /// Whether a time is within.
+    #[must_use]
+    pub fn contains(&self, time_ns: u64) -> bool {
+        time_ns >= self.start_ns && self.end_ns.is_none_or(|end| time_ns < end)
+    }
+
+    /// Whether any time from `first_ns` to `last_ns`, both counted, may be within.
+    fn meets(&self, first_ns: u64, last_ns: u64) -> bool {
+        last_ns >= self.start_ns && self.end_ns.is_none_or(|end| first_ns < end)
+    }
+}
+
 /// One recorded message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BagMessage {
@@ -70,19 +110,6 @@ pub struct BagMessage {
     pub publish_time_ns: u64,
     /// The serialised message, decompressed; for `cdr` see [`crate::io::cdr`].
     pub data: Vec<u8>,
-}
-
-/// One topic of a bag.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BagTopic {
-    /// Topic name.
-    pub name: String,
-    /// Type in its long form, such as `sensor_msgs/msg/Image`.
-    pub type_name: String,
-    /// How messages are serialised, such as `cdr`.
-    pub serialization: String,
-    /// Messages in the files that are here.
-    pub messages: u64,
 }
 
 /// What keeps a bag's messages.
@@ -138,15 +165,6 @@ enum FileReader {
     Db3(db3::Db3File),
 }
 
-/// A topic as one file has it.
-#[derive(Debug)]
-struct FileTopic {
-    name: Arc<str>,
-    type_name: Arc<str>,
-    serialization: String,
-    messages: u64,
-}
-
 impl BagFile {
     fn topics(&self) -> Vec<FileTopic> {
         match &self.reader {
@@ -165,7 +183,7 @@ impl BagFile {
     fn warnings(&self) -> Vec<BagWarning> {
         match &self.reader {
             FileReader::Mcap(file) => file.warnings(),
-            FileReader::Db3(file) => file.warnings(),
+            FileReader::Db3(_) => Vec::new(),
         }
     }
 }
@@ -259,7 +277,16 @@ impl Bag {
     /// # Errors
     /// [`BagError::UnknownTopic`] for a topic that the bag does not have.
     pub fn messages(&self, topics: &[&str]) -> Result<Messages, BagError> {
-        for topic in topics {
+        self.messages_within(Some(topics), TimeRange::ALL)
+    }
+
+    /// Messages of some topics, or of all, with a log time in a range; see [`Bag::messages`]. What lies wholly
+    /// outside the range is not read.
+    ///
+    /// # Errors
+    /// As [`Bag::messages`].
+    pub fn messages_within(&self, topics: Option<&[&str]>, range: TimeRange) -> Result<Messages, BagError> {
+        for topic in topics.into_iter().flatten() {
             if !self.topics.iter().any(|known| known.name == *topic) {
                 return Err(BagError::UnknownTopic {
                     topic: (*topic).to_owned(),
@@ -267,13 +294,13 @@ impl Bag {
                 });
             }
         }
-        let topics = topics.iter().map(|topic| (*topic).to_owned()).collect();
-        Ok(Messages::new(Arc::clone(&self.contents), Some(topics)))
+        let topics = topics.map(|topics| topics.iter().map(|topic| (*topic).to_owned()).collect());
+        Ok(Messages::new(Arc::clone(&self.contents), topics, range))
     }
 
     /// Messages of every topic; see [`Bag::messages`].
     #[must_use]
     pub fn all_messages(&self) -> Messages {
-        Messages::new(Arc::clone(&self.contents), None)
+        Messages::new(Arc::clone(&self.contents), None, TimeRange::ALL)
     }
 }

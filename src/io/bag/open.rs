@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::metadata::{self, CompressionMode, Metadata};
-use super::{Bag, BagError, BagFile, BagLimits, BagTopic, BagWarning, Contents, FileReader, db3, mcap, zstd};
-use crate::io::messages::normalise_type;
+use super::topic::FileTopic;
+use super::{
+    Bag, BagError, BagFile, BagLimits, BagTopic, BagWarning, Contents, FileReader, TimeRange, db3, mcap, zstd,
+};
 
 /// Suffixes that a bag file may have; only used to look through a folder without metadata.
 const SUFFIXES: [&str; 4] = ["mcap", "db3", "bag", "zstd"];
@@ -67,6 +69,13 @@ impl Opening {
         }
     }
 
+    fn topic(&mut self, topic: FileTopic) {
+        let known = self.topics.entry(topic.name.clone());
+        known
+            .or_insert_with(|| BagTopic::new(&topic))
+            .learn(topic, &mut self.warnings);
+    }
+
     /// Files that a metadata file names.
     fn metadata(&mut self, folder: &Path, path: &Path) -> Result<(), BagError> {
         let metadata = Metadata::read(path)?;
@@ -76,15 +85,8 @@ impl Opening {
             CompressionMode::Message => "message",
         };
         self.declared_messages = metadata.message_count;
-        for topic in metadata.topics_with_message_count.iter().flatten() {
-            let topic = &topic.topic_metadata;
-            let known = BagTopic {
-                name: topic.name.clone(),
-                type_name: normalise_type(&topic.type_name),
-                serialization: topic.serialization_format.clone(),
-                messages: 0,
-            };
-            self.topics.insert(topic.name.clone(), known);
+        for topic in metadata.topics_with_message_count.into_iter().flatten() {
+            self.topic(topic.topic_metadata.into_topic());
         }
         let names = metadata.relative_file_paths.unwrap_or_default();
         let Some(first) = names.first() else {
@@ -159,7 +161,7 @@ impl Opening {
     }
 
     fn file(&mut self, path: &Path) -> Result<(), BagError> {
-        let size_bytes = std::fs::metadata(path).map_err(BagError::io(path))?.len();
+        let mut size_bytes = std::fs::metadata(path).map_err(BagError::io(path))?.len();
         let mut first_bytes = first_bytes(path)?;
         let mut place = path.to_owned();
         if first_bytes.starts_with(&zstd::MAGIC) {
@@ -173,6 +175,12 @@ impl Opening {
         } else if mcap::is_mcap(&first_bytes) {
             FileReader::Mcap(mcap::McapFile::open(&place, path, &self.limits)?)
         } else if first_bytes.starts_with(db3::MAGIC) {
+            if let Some((log, log_bytes)) = db3::write_ahead_log(path) {
+                place = self
+                    .copy_with_log(path, size_bytes, log, log_bytes)
+                    .unwrap_or(place);
+                size_bytes += log_bytes;
+            }
             FileReader::Db3(db3::Db3File::open(&place, path)?)
         } else if first_bytes.starts_with(ROS1_MAGIC) {
             return Err(BagError::Ros1 {
@@ -191,8 +199,37 @@ impl Opening {
         Ok(())
     }
 
-    /// Decompresses a file into a temporary folder that lives as long as the bag and its readers.
+    /// Decompresses a file.
     fn unpack(&mut self, path: &Path) -> Result<PathBuf, BagError> {
+        let place = self.temporary()?;
+        self.compression = "file";
+        let room = self.limits.max_unpacked_bytes.saturating_sub(self.unpacked_bytes);
+        self.unpacked_bytes += zstd::decompress_file(path, &place, room)?;
+        Ok(place)
+    }
+
+    /// Makes a copy of a SQLite file with its write-ahead log in it. Where that cannot be, the file is read without.
+    fn copy_with_log(&mut self, path: &Path, bytes: u64, log: PathBuf, log_bytes: u64) -> Option<PathBuf> {
+        let bytes = bytes.saturating_add(log_bytes);
+        let room = self.limits.max_unpacked_bytes.saturating_sub(self.unpacked_bytes);
+        let copied = if bytes > room {
+            Err(format!("a copy of {bytes} bytes is larger than the limit"))
+        } else {
+            self.temporary()
+                .and_then(|place| db3::copy_with_log(path, &log, &place).map(|()| place))
+                .map_err(|error| error.to_string())
+        };
+        self.warnings.push(BagWarning::WriteAheadLog {
+            path: log,
+            not_read: copied.as_ref().err().cloned(),
+        });
+        let place = copied.ok()?;
+        self.unpacked_bytes += bytes;
+        Some(place)
+    }
+
+    /// The name of a new file in a temporary folder that lives as long as the bag and its readers.
+    fn temporary(&mut self) -> Result<PathBuf, BagError> {
         let folder = match self.unpacked.take() {
             Some(folder) => folder,
             None => {
@@ -200,11 +237,8 @@ impl Opening {
                 made.map_err(BagError::io(std::env::temp_dir()))?
             }
         };
-        self.compression = "file";
         let place = folder.path().join(format!("{}.unpacked", self.files.len()));
         self.unpacked = Some(folder);
-        let room = self.limits.max_unpacked_bytes.saturating_sub(self.unpacked_bytes);
-        self.unpacked_bytes += zstd::decompress_file(path, &place, room)?;
         Ok(place)
     }
 
@@ -215,19 +249,11 @@ impl Opening {
                 range_ns =
                     Some(range_ns.map_or((start, end), |(first, last)| (first.min(start), last.max(end))));
             }
-            for topic in file.topics() {
-                let known = self
-                    .topics
-                    .entry(topic.name.to_string())
-                    .or_insert_with(|| BagTopic {
-                        name: topic.name.to_string(),
-                        type_name: topic.type_name.to_string(),
-                        serialization: topic.serialization.clone(),
-                        messages: 0,
-                    });
-                known.messages = known.messages.saturating_add(topic.messages);
-            }
             self.warnings.extend(file.warnings());
+        }
+        let topics: Vec<FileTopic> = self.files.iter().flat_map(BagFile::topics).collect();
+        for topic in topics {
+            self.topic(topic);
         }
         if self.compression != "message" {
             self.sniff_messages()?;
@@ -252,8 +278,8 @@ impl Opening {
     fn sniff_messages(&mut self) -> Result<(), BagError> {
         for file in &self.files {
             let first = match &file.reader {
-                FileReader::Mcap(reader) => reader.messages(|_| true, self.limits)?.next(),
-                FileReader::Db3(reader) => reader.messages(|_| true, self.limits)?.next(),
+                FileReader::Mcap(reader) => reader.messages(|_| true, TimeRange::ALL, self.limits)?.next(),
+                FileReader::Db3(reader) => reader.messages(|_| true, TimeRange::ALL, self.limits)?.next(),
             };
             if let Some(Ok(message)) = first
                 && message.data.starts_with(&zstd::MAGIC)

@@ -108,10 +108,13 @@ fn fill(
                 first,
                 count: BLOCK.min(table.width - first),
             };
+            let known = cloud.len();
             block.read(places, cloud, &mut misfit);
+            let (non_finite, implausible) = count_odd(cloud, known);
+            summary.non_finite += non_finite;
+            summary.implausible += implausible;
         }
     }
-    (summary.non_finite, summary.implausible) = count_odd(cloud);
     if let Some(error) = misfit {
         return Err(error);
     }
@@ -312,29 +315,36 @@ impl Block<'_, '_> {
     fn each<const N: usize, T>(&self, place: Place, out: &mut Vec<T>, mut of: impl FnMut([u8; N]) -> T) {
         let start = self.start + place.offset + self.first * place.stride;
         let end = start + (self.count - 1) * place.stride + N;
-        let bytes = &self.table.data[start..end];
-        out.extend(bytes.chunks(place.stride).map(|point| {
+        let (whole, last) = self.table.data[start..end].split_at(end - N - start);
+        let mut value = |point: &[u8]| {
             let mut raw = [0; N];
-            // The last piece is as short as the value, the others are a whole stride.
             raw.copy_from_slice(&point[..N]);
             of(raw)
-        }));
+        };
+        // Pieces of one length let the check of the range move out of the loop; the last piece is as short as the value.
+        out.extend(whole.chunks_exact(place.stride).map(&mut value));
+        out.push(value(last));
     }
 }
 
-/// Points that are nowhere, and points that are nowhere likely.
-fn count_odd(cloud: &PointCloud) -> (usize, usize) {
+/// Points from the `first` on that are nowhere, and points that are nowhere likely.
+fn count_odd(cloud: &PointCloud, first: usize) -> (usize, usize) {
     let odd = |v: f32| {
         let size = v.abs();
         (size > FAR_M) | size.is_nan() | ((size < f32::MIN_POSITIVE) & (size > 0.0))
     };
-    let (mut non_finite, mut implausible) = (0, 0);
-    for ((&x, &y), &z) in cloud.x.iter().zip(&cloud.y).zip(&cloud.z) {
+    // Counts as wide as the values, so that the loop runs in vectors.
+    let (mut non_finite, mut implausible) = (0u32, 0u32);
+    for ((&x, &y), &z) in cloud.x[first..]
+        .iter()
+        .zip(&cloud.y[first..])
+        .zip(&cloud.z[first..])
+    {
         let finite = x.is_finite() & y.is_finite() & z.is_finite();
-        non_finite += usize::from(!finite);
-        implausible += usize::from(finite & (odd(x) | odd(y) | odd(z)));
+        non_finite += u32::from(!finite);
+        implausible += u32::from(finite & (odd(x) | odd(y) | odd(z)));
     }
-    (non_finite, implausible)
+    (non_finite as usize, implausible as usize)
 }
 
 /// Removes points that are nowhere, in place.

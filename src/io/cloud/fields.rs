@@ -83,6 +83,18 @@ const RING_NAMES: [&str; 2] = ["ring", "channel"];
 const TIME_NAMES: [&str; 4] = ["t", "time", "timestamp", "time_stamp"];
 const RETURN_NAMES: [&str; 1] = ["return_type"];
 
+/// Whether a field of that name is one that [`find_places`] looks for.
+pub(crate) fn is_column(name: &str) -> bool {
+    let optional = [
+        &INTENSITY_NAMES[..],
+        &REFLECTIVITY_NAMES,
+        &RING_NAMES,
+        &TIME_NAMES,
+        &RETURN_NAMES,
+    ];
+    ["x", "y", "z"].contains(&name) || optional.iter().any(|names| names.contains(&name))
+}
+
 /// Finds the fields to read by their names and checks their types.
 ///
 /// # Errors

@@ -17,7 +17,7 @@ pub use times::MAX_SWEEP_S;
 pub use write::{MAX_TIME_NS, encode_cloud};
 
 pub(crate) use columns::{Place, Places, Table, read_table};
-pub(crate) use fields::{Field, Scalar, find_places};
+pub(crate) use fields::{Field, Scalar, find_places, is_column};
 pub(crate) use times::{Time, TimeUnit};
 pub(crate) use write::check_columns;
 

@@ -84,6 +84,21 @@ impl Reading {
         ((ns + 0.5f64.copysign(ns)) as i64).saturating_sub(self.rest_ns)
     }
 
+    /// What [`apply`](Self::apply) says for a time within [`MAX_SWEEP_S`] of the stamp, in a few vector instructions: a
+    /// conversion that saturates is not one, nor is a call that rounds.
+    fn apply_near(&self, value: f64) -> i64 {
+        // Between 2^52 and 2^53 a float64 has steps of 1, and its lowest bits count them.
+        const STEPS_OF_ONE: f64 = 1.5 * (1u64 << 52) as f64;
+        let ns = (value - self.whole) * self.unit_ns;
+        let farther = ns + 0.5f64.copysign(ns);
+        let nearest = farther + STEPS_OF_ONE;
+        let whole = nearest.to_bits().wrapping_sub(STEPS_OF_ONE.to_bits()) as i64;
+        // Back to truncation where the nearest is farther from 0.
+        let beyond = i64::from((nearest - STEPS_OF_ONE).abs() > farther.abs());
+        let truncated = whole - if farther < 0.0 { -beyond } else { beyond };
+        truncated - self.rest_ns
+    }
+
     /// Greatest distance from the stamp in seconds.
     fn reach_s(&self, from: f64, to: f64) -> f64 {
         let distance = |value| self.apply(value).unsigned_abs() as f64 / NS_PER_S;
@@ -118,13 +133,7 @@ fn settle_floats(
     stamp_ns: Option<i64>,
 ) -> Result<Option<i64>, CloudError> {
     let value_of = |bits: i64| f64::from_bits(bits as u64);
-    let (mut from, mut to, mut finite) = (f64::INFINITY, f64::NEG_INFINITY, true);
-    for &bits in times.iter() {
-        let value = value_of(bits);
-        from = from.min(value);
-        to = to.max(value);
-        finite &= value.is_finite();
-    }
+    let (from, to, finite) = range(times);
     if !finite {
         let point = times.iter().position(|&b| !value_of(b).is_finite()).unwrap_or(0);
         return Err(CloudError::Value {
@@ -152,9 +161,32 @@ fn settle_floats(
         });
     }
     for time in times {
-        *time = reading.apply(value_of(*time));
+        *time = reading.apply_near(value_of(*time));
     }
     Ok(stamp_ns)
+}
+
+/// Least and greatest of float64 values given by their bits, and whether all are finite.
+fn range(times: &[i64]) -> (f64, f64, bool) {
+    // Several of each, because one minimum after the other would wait for the one before.
+    const LANES: usize = 8;
+    let (mut low, mut high) = ([f64::INFINITY; LANES], [f64::NEG_INFINITY; LANES]);
+    let mut sums = [0.0; LANES];
+    let (chunks, rest) = times.as_chunks::<LANES>();
+    let mut take = |lane: usize, bits: i64| {
+        let value = f64::from_bits(bits as u64);
+        low[lane] = if value < low[lane] { value } else { low[lane] };
+        high[lane] = if value > high[lane] { value } else { high[lane] };
+        // 0 for a finite value, NaN for any other one.
+        sums[lane] += value - value;
+    };
+    for chunk in chunks {
+        (0..LANES).for_each(|lane| take(lane, chunk[lane]));
+    }
+    rest.iter().enumerate().for_each(|(lane, &bits)| take(lane, bits));
+    let from = low.into_iter().fold(f64::INFINITY, f64::min);
+    let to = high.into_iter().fold(f64::NEG_INFINITY, f64::max);
+    (from, to, sums.into_iter().all(|sum| sum == 0.0))
 }
 
 /// The reading under which all times are nearest to the stamp, where no other comes near it.
@@ -272,6 +304,49 @@ mod tests {
             seconds(&[1e9 + 0.5, 1e9 + 0.75], None).unwrap(),
             (vec![0, 250_000_000], Some(1_000_000_000_500_000_000))
         );
+    }
+
+    #[test]
+    fn times_near_the_stamp_are_rounded_as_all_others_are() {
+        let lag = Reading {
+            unit_ns: -NS_PER_S,
+            ..Reading::OFFSET
+        };
+        let day = [Reading::seconds_of_day(STAMP), Reading::nanoseconds_of_day(STAMP)];
+        let mut random = 1u64;
+        for reading in [Reading::OFFSET, lag, day[0], day[1]] {
+            // Halves, their neighbours, and whatever else lies within the limit.
+            for i in -20_000i32..20_000 {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let anywhere_ns = (random >> 11) as f64 / (1u64 << 53) as f64 * 1e10 - 5e9;
+                let half_ns = f64::from(i) / 2.0;
+                for ns in [half_ns, half_ns.next_up(), half_ns.next_down(), anywhere_ns] {
+                    let value = reading.whole + ns / reading.unit_ns;
+                    assert_eq!(
+                        reading.apply_near(value),
+                        reading.apply(value),
+                        "{reading:?} {value:e}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_range_of_times_is_that_of_a_plain_loop_and_no_nan_or_infinity_is_missed() {
+        for len in [1usize, 7, 8, 9, 100] {
+            let values: Vec<f64> = (0..len).map(|i| ((i * 37 + 5) % 101) as f64 - 50.0).collect();
+            let bits: Vec<i64> = values.iter().map(|v| v.to_bits() as i64).collect();
+            let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+            let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            assert_eq!(range(&bits), (low, high, true));
+            for (at, wrong) in (0..len).zip([f64::NAN, f64::INFINITY, f64::NEG_INFINITY].into_iter().cycle())
+            {
+                let mut bits = bits.clone();
+                bits[at] = wrong.to_bits() as i64;
+                assert!(!range(&bits).2, "{wrong} at {at} of {len}");
+            }
+        }
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub enum CloudFileError {
         source: std::io::Error,
     },
     /// The extension names no format.
-    #[error("{}: the extension of a point cloud is .pcd, .bin, .npy or .cdr", path.display())]
+    #[error("{}: the extension of a point cloud is .pcd, .bin, .npy, .npz or .cdr", path.display())]
     UnknownFormat {
         /// The file.
         path: PathBuf,
@@ -166,6 +166,12 @@ pub enum CloudFileError {
     /// Not a NumPy array, or one that holds no points.
     #[error("not a NumPy array of points: {reason}")]
     Npy {
+        /// What is wrong.
+        reason: String,
+    },
+    /// Not a NumPy archive, or one that holds no points.
+    #[error("not a NumPy archive of points: {reason}")]
+    Npz {
         /// What is wrong.
         reason: String,
     },

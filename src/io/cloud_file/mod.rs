@@ -1,10 +1,11 @@
-//! Point-cloud files: PCD, the `.bin` tables of KITTI and nuScenes, NumPy arrays, and PointCloud2 messages as they are.
+//! Point-cloud files: PCD, the `.bin` tables of KITTI and nuScenes, NumPy arrays and archives of them, and PointCloud2 messages as they are.
 //!
 //! [`read`] and [`write()`] go by the extension. A file is untrusted: no length in it is believed before the bytes for it
 //! are there.
 
 mod error;
 mod npy;
+mod npz;
 mod pcd;
 mod table;
 
@@ -27,6 +28,8 @@ pub enum CloudFormat {
     Bin,
     /// `.npy`: a NumPy array.
     Npy,
+    /// `.npz`: NumPy arrays in a ZIP file, one for each column.
+    Npz,
     /// `.cdr`: one `sensor_msgs/PointCloud2` as it is on the wire.
     Cdr,
 }
@@ -42,6 +45,7 @@ impl CloudFormat {
             "pcd" => Ok(Self::Pcd),
             "bin" => Ok(Self::Bin),
             "npy" => Ok(Self::Npy),
+            "npz" => Ok(Self::Npz),
             "cdr" => Ok(Self::Cdr),
             _ => Err(CloudFileError::UnknownFormat { path: path.into() }),
         }
@@ -54,6 +58,7 @@ impl std::fmt::Display for CloudFormat {
             Self::Pcd => "PCD",
             Self::Bin => "table of numbers (.bin)",
             Self::Npy => "NumPy array",
+            Self::Npz => "NumPy archive",
             Self::Cdr => "sensor_msgs/PointCloud2 (CDR)",
         })
     }
@@ -110,6 +115,7 @@ pub fn parse(
         CloudFormat::Pcd => pcd::read(bytes, options.read),
         CloudFormat::Bin => table::read(bytes, options),
         CloudFormat::Npy => npy::read(bytes, options),
+        CloudFormat::Npz => npz::read(bytes, options),
         CloudFormat::Cdr => message(bytes, options.read),
     }
 }
@@ -154,7 +160,7 @@ impl Default for CloudWriteOptions<'_> {
 
 /// Writes a point-cloud file by its extension, replacing one of that name.
 ///
-/// `.pcd` has every column that the cloud has. `.bin` and `.npy` are float32 x, y, z, intensity, and the ring where
+/// `.pcd` and `.npz` have every column that the cloud has. `.bin` and `.npy` are float32 x, y, z, intensity, and the ring where
 /// there is one (KITTI's layout, and nuScenes'); a missing intensity is 0. `.cdr` is Autoware's layout.
 ///
 /// # Errors
@@ -186,6 +192,7 @@ pub fn encode(
         CloudFormat::Pcd => Ok(pcd::write(cloud, options.pcd)),
         CloudFormat::Bin => Ok(table::write(cloud)),
         CloudFormat::Npy => npy::write(cloud),
+        CloudFormat::Npz => npz::write(cloud),
         CloudFormat::Cdr => {
             let header = HeaderMsg::new(options.stamp_ns, options.frame_id);
             let header = header.ok_or(CloudFileError::Stamp {

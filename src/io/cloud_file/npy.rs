@@ -24,7 +24,7 @@ fn bad(reason: impl Into<String>) -> CloudFileError {
 /// Without a layout, three columns are x, y, z, a fourth is the intensity, and a fifth is the ring or the lag if its
 /// values leave only one of them.
 pub(super) fn read(bytes: &[u8], options: &CloudFileOptions) -> Result<CloudFile, CloudFileError> {
-    let array = NpyArray::parse(bytes)?;
+    let array = Rows::of(NpyArray::parse(bytes)?)?;
     if let Some(layout) = &options.layout {
         return array.cloud(layout, options.read);
     }
@@ -47,58 +47,66 @@ pub(super) fn read(bytes: &[u8], options: &CloudFileOptions) -> Result<CloudFile
     match fitting[..] {
         [only] => array.cloud(only, options.read),
         _ => Err(CloudFileError::LayoutUnknown {
-            len: array.data.len(),
+            len: array.array.data.len(),
             candidates: list(&fitting),
         }),
     }
 }
 
-struct NpyArray<'a> {
-    data: &'a [u8],
-    scalar: Scalar,
-    big_endian: bool,
+/// An array of numbers, whatever they mean.
+pub(super) struct NpyArray<'a> {
+    /// As many values as the shape says.
+    pub(super) data: &'a [u8],
+    pub(super) scalar: Scalar,
+    pub(super) big_endian: bool,
     fortran: bool,
+    pub(super) shape: Vec<usize>,
+}
+
+/// An array with a point in each row.
+struct Rows<'a> {
+    array: NpyArray<'a>,
     /// Points in a row, and rows.
     size: [usize; 2],
     columns: usize,
 }
 
 impl<'a> NpyArray<'a> {
-    fn parse(bytes: &'a [u8]) -> Result<Self, CloudFileError> {
+    pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, CloudFileError> {
         check_header(bytes)?;
         let mut rest = bytes;
         let header = Header::from_reader(&mut rest).map_err(|error| bad(error.to_string()))?;
         let kind = header.type_descriptor.to_string();
-        let (big_endian, scalar) = match kind.trim_matches(['\'', '"']) {
-            "<f2" => (false, Scalar::F16),
-            "<f4" => (false, Scalar::F32),
-            "<f8" => (false, Scalar::F64),
-            ">f2" => (true, Scalar::F16),
-            ">f4" => (true, Scalar::F32),
-            ">f8" => (true, Scalar::F64),
-            _ => {
-                return Err(bad(format!(
-                    "its type is {kind}; float16, float32 or float64 is expected"
-                )));
-            }
+        let known = || {
+            bad(format!(
+                "its type is {kind}; float16 to float64 or a whole number is expected"
+            ))
         };
-        let (size, columns) = match header.shape[..] {
-            [points, columns] => ([points, 1], columns),
-            [rows, width, columns] => ([width, rows], columns),
-            _ => {
-                let shape = &header.shape;
-                return Err(bad(format!(
-                    "its shape is {shape:?}; [points, columns] is expected"
-                )));
-            }
+        let text = kind.trim_matches(['\'', '"']);
+        let (order, name) = text.split_at_checked(1).ok_or_else(known)?;
+        let scalar = match name {
+            "i1" => Scalar::I8,
+            "u1" => Scalar::U8,
+            "i2" => Scalar::I16,
+            "u2" => Scalar::U16,
+            "i4" => Scalar::I32,
+            "u4" => Scalar::U32,
+            "i8" => Scalar::I64,
+            "u8" => Scalar::U64,
+            "f2" => Scalar::F16,
+            "f4" => Scalar::F32,
+            "f8" => Scalar::F64,
+            _ => return Err(known()),
         };
-        let fortran = header.layout == Layout::Fortran;
-        if fortran && header.shape.len() == 3 {
-            return Err(bad("an organised cloud in Fortran order; save it in C order"));
-        }
-        let values = size[0]
-            .checked_mul(size[1])
-            .and_then(|points| points.checked_mul(columns));
+        let big_endian = match order {
+            "<" | "|" => false,
+            ">" => true,
+            _ => return Err(known()),
+        };
+        let values = header
+            .shape
+            .iter()
+            .try_fold(1usize, |values, &len| values.checked_mul(len));
         let needed = values.and_then(|values| values.checked_mul(scalar.size()));
         if needed != Some(rest.len()) {
             return Err(bad(format!(
@@ -112,43 +120,69 @@ impl<'a> NpyArray<'a> {
             data: rest,
             scalar,
             big_endian,
-            fortran,
-            size,
-            columns,
+            fortran: header.layout == Layout::Fortran,
+            shape: header.shape,
         })
+    }
+}
+
+impl<'a> Rows<'a> {
+    fn of(array: NpyArray<'a>) -> Result<Self, CloudFileError> {
+        let scalar = array.scalar;
+        if !matches!(scalar, Scalar::F16 | Scalar::F32 | Scalar::F64) {
+            let name = scalar.name();
+            return Err(bad(format!(
+                "its type is {name}; float16, float32 or float64 is expected"
+            )));
+        }
+        let (size, columns) = match array.shape[..] {
+            [points, columns] => ([points, 1], columns),
+            [rows, width, columns] => ([width, rows], columns),
+            _ => {
+                let shape = &array.shape;
+                return Err(bad(format!(
+                    "its shape is {shape:?}; [points, columns] is expected"
+                )));
+            }
+        };
+        if array.fortran && array.shape.len() == 3 {
+            return Err(bad("an organised cloud in Fortran order; save it in C order"));
+        }
+        Ok(Self { array, size, columns })
     }
 
     fn cloud(&self, layout: &TableLayout, options: ReadOptions) -> Result<CloudFile, CloudFileError> {
-        if layout.width() != self.columns || layout.scalar().is_some_and(|scalar| scalar != self.scalar) {
+        let array = &self.array;
+        if layout.width() != self.columns || layout.scalar().is_some_and(|scalar| scalar != array.scalar) {
             return Err(bad(format!(
                 "it has {} columns of {}, which layout {layout} is not",
                 self.columns,
-                self.scalar.name()
+                array.scalar.name()
             )));
         }
         let points = self.size[0] * self.size[1];
-        let size = self.scalar.size();
+        let size = array.scalar.size();
         // In Fortran order a column's values follow each other.
-        let (step, stride) = match self.fortran {
+        let (step, stride) = match array.fortran {
             true => (points * size, size),
             false => (size, self.columns * size),
         };
         let table = Table {
-            data: self.data,
+            data: array.data,
             rows: 1,
             width: points,
-            row_step: self.data.len(),
-            big_endian: self.big_endian,
+            row_step: array.data.len(),
+            big_endian: array.big_endian,
             stamp_ns: None,
         };
         let mut cloud = PointCloud::default();
-        let places = layout.places(self.scalar, step, stride, options);
+        let places = layout.places(array.scalar, step, stride, options);
         let summary = read_table(&table, &places, options, &mut cloud)?;
         Ok(CloudFile {
             cloud,
             summary,
             format: CloudFormat::Npy,
-            layout: format!("{layout}, {}", self.scalar.name()),
+            layout: format!("{layout}, {}", array.scalar.name()),
             size: self.size,
         })
     }

@@ -89,7 +89,7 @@ impl RosSink {
         };
         let mut streams = HashMap::new();
         for (stream, sensor) in parts.streams {
-            let topic = settings.topic_of(&stream);
+            let topic = graph.topic(&settings.topic_of(&stream))?;
             let published_time = format!("{topic}/debug/published_time");
             let outputs = StreamOutputs {
                 objects: publisher(topic, results_type(sensor))?,

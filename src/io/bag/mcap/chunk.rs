@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use super::record::{ChannelRecord, Fields, MESSAGE_HEADER_LEN, MessageHeader, RecordFile, op};
+use super::record::{ChannelRecord, Fields, MESSAGE_HEADER_LEN, MessageHeader, RecordFile, SchemaRecord, op};
 use crate::io::bag::{BagError, BagLimits};
 
 /// How a chunk's records are compressed.
@@ -113,8 +113,7 @@ pub(super) struct LoadedChunk {
     /// Its messages, in file order.
     pub entries: Vec<Entry>,
     pub channels: Vec<ChannelRecord>,
-    /// Schema id and name.
-    pub schemas: Vec<(u16, String)>,
+    pub schemas: Vec<SchemaRecord>,
     /// Damage behind the last message delivered.
     pub problem: Option<BagError>,
 }
@@ -154,7 +153,7 @@ pub(super) fn load(
                 Some(channel) => chunk.channels.push(channel),
                 None => chunk.problem = Some(file.bad(span.offset, "a channel that cannot be read")),
             },
-            op::SCHEMA => match schema(content) {
+            op::SCHEMA => match SchemaRecord::parse(content) {
                 Some(schema) => chunk.schemas.push(schema),
                 None => chunk.problem = Some(file.bad(span.offset, "a schema that cannot be read")),
             },
@@ -166,12 +165,6 @@ pub(super) fn load(
     }
     chunk.records = records;
     Ok(chunk)
-}
-
-/// Id and name of a schema record.
-pub(super) fn schema(content: &[u8]) -> Option<(u16, String)> {
-    let mut fields = Fields(content);
-    Some((fields.u16()?, fields.text()?.to_owned()))
 }
 
 fn records_of(file: &mut RecordFile, span: &ChunkSpan, limits: &BagLimits) -> Result<Vec<u8>, BagError> {

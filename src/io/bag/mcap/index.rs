@@ -9,9 +9,10 @@ use std::path::Path;
 
 use super::chunk::{self, ChunkSpan};
 use super::record::{
-    ChannelRecord, Fields, MAGIC, MESSAGE_HEADER_LEN, MessageHeader, RECORD_HEADER_LEN, RecordFile, op,
+    ChannelRecord, Fields, MAGIC, MESSAGE_HEADER_LEN, MessageHeader, RECORD_HEADER_LEN, RecordFile,
+    SchemaRecord, op,
 };
-use crate::io::bag::{BagError, BagLimits};
+use crate::io::bag::{BagError, BagLimits, TypeDefinition};
 use crate::io::messages::normalise_type;
 
 /// Largest schema, channel, or statistics record that is read.
@@ -23,6 +24,10 @@ pub(super) struct Channel {
     pub topic: std::sync::Arc<str>,
     pub type_name: std::sync::Arc<str>,
     pub encoding: String,
+    /// Offered profiles and type hash as the file has them; empty for none.
+    pub offered_qos: String,
+    pub type_hash: String,
+    pub definition: Option<TypeDefinition>,
 }
 
 /// Messages outside chunks, one after the other in log-time order.
@@ -96,7 +101,9 @@ struct Walk<'a> {
     /// Channels that the message indexes behind a chunk name, with counts; one set per chunk, in span order.
     indexed: BTreeMap<usize, BTreeMap<u16, u64>>,
     records: BTreeMap<u16, ChannelRecord>,
-    schemas: BTreeMap<u16, String>,
+    schemas: BTreeMap<u16, SchemaRecord>,
+    /// Bytes of definitions kept.
+    definition_bytes: u64,
     /// Messages outside chunks.
     loose: BTreeMap<u16, u64>,
     statistics: Option<Statistics>,
@@ -131,6 +138,7 @@ impl Index {
             indexed: BTreeMap::new(),
             records: BTreeMap::new(),
             schemas: BTreeMap::new(),
+            definition_bytes: 0,
             loose: BTreeMap::new(),
             statistics: None,
             truncated_at: None,
@@ -252,12 +260,30 @@ impl Walk<'_> {
             op::CHANNEL => ChannelRecord::parse(&content).map(|channel| {
                 self.records.insert(channel.id, channel);
             }),
-            op::SCHEMA => chunk::schema(&content).map(|(id, name)| {
-                self.schemas.insert(id, name);
-            }),
+            op::SCHEMA => SchemaRecord::parse(&content).map(|schema| self.schema(schema)),
             _ => statistics(&content).map(|statistics| self.statistics = Some(statistics)),
         };
         understood.ok_or_else(|| self.file.bad(offset, "a record shorter than its fields"))
+    }
+
+    /// Keeps a schema, without its text where all texts together would grow beyond reason.
+    fn schema(&mut self, mut schema: SchemaRecord) {
+        if self.schemas.contains_key(&schema.id) {
+            return;
+        }
+        let bytes = schema.definition.as_ref().map_or(0, |d| d.text.len() as u64);
+        if self.definition_bytes.saturating_add(bytes) > MAX_DEFINITION_BYTES {
+            schema.definition = None;
+        } else {
+            self.definition_bytes += bytes;
+        }
+        self.schemas.insert(schema.id, schema);
+    }
+
+    /// Whether a channel is known with its type.
+    fn knows(&self, channel: u16) -> bool {
+        let record = self.records.get(&channel);
+        record.is_some_and(|record| record.schema == 0 || self.schemas.contains_key(&record.schema))
     }
 
     /// Channels and counts of the whole file, from the cheapest record that tells them.
@@ -276,7 +302,7 @@ impl Walk<'_> {
                 Span::Chunk(chunk) => chunk,
             };
             let indexed = self.indexed.remove(&number).unwrap_or_default();
-            let known = indexed.keys().all(|id| self.records.contains_key(id));
+            let known = indexed.keys().all(|id| self.knows(*id));
             if chunk.whole && known && (statistics.is_some() || !indexed.is_empty()) {
                 if indexed.values().any(|n| *n > 0) {
                     widen(&mut range_ns, chunk.start_ns, chunk.end_ns);
@@ -294,7 +320,7 @@ impl Walk<'_> {
                 widen(&mut range_ns, entry.header.log_time_ns, entry.header.log_time_ns);
                 *counts.entry(entry.header.channel).or_default() += 1;
             }
-            self.schemas.extend(loaded.schemas);
+            loaded.schemas.into_iter().for_each(|schema| self.schema(schema));
             self.records
                 .extend(loaded.channels.into_iter().map(|channel| (channel.id, channel)));
         }
@@ -334,11 +360,14 @@ impl Walk<'_> {
     /// not lost.
     fn channels(&self, counts: &BTreeMap<u16, u64>) -> BTreeMap<u16, Channel> {
         let known = self.records.values().map(|record| {
-            let type_name = self.schemas.get(&record.schema).map_or("", String::as_str);
+            let schema = self.schemas.get(&record.schema);
             let channel = Channel {
                 topic: record.topic.as_str().into(),
-                type_name: normalise_type(type_name).into(),
+                type_name: normalise_type(schema.map_or("", |schema| &schema.name)).into(),
                 encoding: record.encoding.clone(),
+                offered_qos: record.offered_qos.clone(),
+                type_hash: record.type_hash.clone(),
+                definition: schema.and_then(|schema| schema.definition.clone()),
             };
             (record.id, channel)
         });
@@ -348,6 +377,9 @@ impl Walk<'_> {
                 topic: format!("<channel {id}>").into(),
                 type_name: "".into(),
                 encoding: String::new(),
+                offered_qos: String::new(),
+                type_hash: String::new(),
+                definition: None,
             });
         }
         channels

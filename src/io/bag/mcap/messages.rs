@@ -12,7 +12,28 @@ use std::sync::Arc;
 use super::chunk::{self, ChunkSpan, Entry};
 use super::index::{Index, RunSpan, Span};
 use super::record::{Fields, MESSAGE_HEADER_LEN, MessageHeader, RECORD_HEADER_LEN, RecordFile, op};
-use crate::io::bag::{BagError, BagLimits, BagMessage};
+use crate::io::bag::{BagError, BagLimits, BagMessage, TimeRange};
+
+/// What was asked for.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub channels: BTreeSet<u16>,
+    pub range: TimeRange,
+}
+
+impl Wanted {
+    fn message(&self, header: &MessageHeader) -> bool {
+        self.range.contains(header.log_time_ns) && self.channels.contains(&header.channel)
+    }
+
+    /// Whether a span may hold such a message. The times of a chunk that was cut off may not have been filled in.
+    fn span(&self, span: &Span) -> bool {
+        match span {
+            Span::Chunk(chunk) => !chunk.whole || self.range.meets(chunk.start_ns, chunk.end_ns),
+            Span::Run(run) => self.range.meets(run.start_ns, run.end_ns),
+        }
+    }
+}
 
 /// An iterator over the messages of one file.
 #[derive(Debug)]
@@ -20,8 +41,7 @@ pub(crate) struct Messages {
     index: Arc<Index>,
     file: RecordFile,
     limits: BagLimits,
-    /// Channels asked for.
-    wanted: BTreeSet<u16>,
+    wanted: Wanted,
     /// Spans not begun, by falling start time, so that the next one is at the end.
     pending: Vec<usize>,
     /// Begun spans by the log time of their next message; file order among equals.
@@ -52,15 +72,18 @@ enum Active {
 }
 
 impl Messages {
-    /// Messages of the channels `wanted`. `shown` is the name that errors give.
+    /// Messages that are `wanted`. `shown` is the name that errors give.
     pub(super) fn new(
         index: Arc<Index>,
         path: &Path,
         shown: &Path,
-        wanted: BTreeSet<u16>,
+        wanted: Wanted,
         limits: BagLimits,
     ) -> Result<Self, BagError> {
-        let mut pending: Vec<usize> = (0..index.spans.len()).collect();
+        let spans = 0..index.spans.len();
+        let mut pending: Vec<usize> = spans
+            .filter(|number| wanted.span(&index.spans[*number]))
+            .collect();
         pending.sort_by_key(|number| Reverse((index.spans[*number].start_ns(), *number)));
         let truncated = index.truncated_at.map(|offset| BagError::Truncated {
             path: PathBuf::from(shown),
@@ -94,7 +117,7 @@ impl Messages {
                 let mut loaded = chunk::load(&mut self.file, span, &self.limits)?;
                 self.problems.extend(loaded.problem.take());
                 let mut entries = loaded.entries;
-                entries.retain(|entry| self.wanted.contains(&entry.header.channel));
+                entries.retain(|entry| self.wanted.message(&entry.header));
                 entries.sort_by_key(|entry| entry.header.log_time_ns);
                 if let Some(first) = entries.first() {
                     self.due.push(Reverse((first.header.log_time_ns, number)));
@@ -143,7 +166,7 @@ impl Messages {
                 && let Some(payload_len) = len.checked_sub(MESSAGE_HEADER_LEN as u64)
                 && let Some(bytes) = self.file.bytes::<MESSAGE_HEADER_LEN>()?
                 && let Some(header) = MessageHeader::parse(&mut Fields(&bytes))
-                && self.wanted.contains(&header.channel)
+                && self.wanted.message(&header)
             {
                 self.due.push(Reverse((header.log_time_ns, number)));
                 self.active.insert(

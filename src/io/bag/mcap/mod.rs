@@ -15,8 +15,9 @@ use std::sync::Arc;
 
 pub(super) use messages::Messages;
 
-use super::{BagError, BagLimits, BagWarning, FileTopic};
+use super::{BagError, BagLimits, BagWarning, FileTopic, TimeRange};
 use index::Index;
+use messages::Wanted;
 
 /// One opened file.
 #[derive(Debug)]
@@ -44,10 +45,13 @@ impl McapFile {
     /// Topics with their counts, in channel order; a topic with several channels comes several times.
     pub(super) fn topics(&self) -> Vec<FileTopic> {
         let topics = self.index.channels.iter().map(|(id, channel)| FileTopic {
-            name: Arc::clone(&channel.topic),
-            type_name: Arc::clone(&channel.type_name),
+            name: channel.topic.to_string(),
+            type_name: channel.type_name.to_string(),
             serialization: channel.encoding.clone(),
             messages: self.index.counts.get(id).copied().unwrap_or(0),
+            offered_qos: channel.offered_qos.clone().into(),
+            type_hash: channel.type_hash.clone(),
+            definition: channel.definition.clone(),
         });
         topics.collect()
     }
@@ -75,10 +79,11 @@ impl McapFile {
         truncated.into_iter().chain(disorder).chain(damage).collect()
     }
 
-    /// Messages of the topics for which `wanted` is true.
+    /// Messages in `range` of the topics for which `wanted` is true.
     pub(super) fn messages(
         &self,
         wanted: impl Fn(&str) -> bool,
+        range: TimeRange,
         limits: BagLimits,
     ) -> Result<Messages, BagError> {
         let channels: BTreeSet<u16> = self
@@ -88,6 +93,7 @@ impl McapFile {
             .filter(|(_, channel)| wanted(&channel.topic))
             .map(|(id, _)| *id)
             .collect();
-        Messages::new(Arc::clone(&self.index), &self.path, &self.shown, channels, limits)
+        let wanted = Wanted { channels, range };
+        Messages::new(Arc::clone(&self.index), &self.path, &self.shown, wanted, limits)
     }
 }

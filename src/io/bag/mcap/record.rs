@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use crate::io::bag::BagError;
+use crate::io::bag::{BagError, TypeDefinition};
 
 /// First and last bytes of a file.
 pub(super) const MAGIC: [u8; 8] = [0x89, b'M', b'C', b'A', b'P', 0x30, b'\r', b'\n'];
@@ -101,17 +101,59 @@ pub(super) struct ChannelRecord {
     pub schema: u16,
     pub topic: String,
     pub encoding: String,
+    /// `offered_qos_profiles` and `topic_type_hash` of its metadata, where rosbag2 keeps them; empty for none.
+    pub offered_qos: String,
+    pub type_hash: String,
 }
 
 impl ChannelRecord {
     pub(super) fn parse(content: &[u8]) -> Option<Self> {
         let mut fields = Fields(content);
-        Some(Self {
+        let mut channel = Self {
             id: fields.u16()?,
             schema: fields.u16()?,
             topic: fields.text()?.to_owned(),
             encoding: fields.text()?.to_owned(),
-        })
+            offered_qos: String::new(),
+            type_hash: String::new(),
+        };
+        // Its messages can be read without the metadata: what is not whole there is left out.
+        let metadata_len = fields.u32().unwrap_or(0) as usize;
+        let mut metadata = Fields(fields.take(metadata_len).unwrap_or_default());
+        while let (Some(key), Some(value)) = (metadata.text(), metadata.text()) {
+            match key {
+                "offered_qos_profiles" => value.clone_into(&mut channel.offered_qos),
+                "topic_type_hash" => value.clone_into(&mut channel.type_hash),
+                _ => {}
+            }
+        }
+        Some(channel)
+    }
+}
+
+/// A schema record: a type and its definition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SchemaRecord {
+    pub id: u16,
+    pub name: String,
+    /// `None` where the definition is no text.
+    pub definition: Option<TypeDefinition>,
+}
+
+impl SchemaRecord {
+    pub(super) fn parse(content: &[u8]) -> Option<Self> {
+        let mut fields = Fields(content);
+        let (id, name) = (fields.u16()?, fields.text()?.to_owned());
+        let definition = fields
+            .text()
+            .zip(fields.text())
+            .map(|(encoding, text)| TypeDefinition {
+                encoding: encoding.to_owned(),
+                text: text.to_owned(),
+            });
+        // A schema of no language and no text is how a file says that it has none.
+        let definition = definition.filter(|d| !d.encoding.is_empty() || !d.text.is_empty());
+        Some(Self { id, name, definition })
     }
 }
 

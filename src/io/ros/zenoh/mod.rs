@@ -22,7 +22,7 @@ pub use keys::{
 };
 pub use qos_text::{decode_qos, encode_qos};
 use sequence::Sequences;
-pub use session::{SessionEnvironment, SessionSettings, domain_of_process};
+pub use session::{ROUTER_ENDPOINT, Router, SessionEnvironment, SessionSettings, domain_of_process};
 use zenoh::handlers::Callback;
 use zenoh::liveliness::LivelinessToken;
 use zenoh::pubsub::Subscriber;

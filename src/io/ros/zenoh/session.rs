@@ -86,6 +86,58 @@ fn domain_of(text: Option<&str>) -> Result<u32, RosError> {
     })
 }
 
+/// A zenoh router, by which nodes of rmw_zenoh find each other; it works until it is dropped.
+#[derive(Debug)]
+pub struct Router(Session);
+
+/// Where a router listens that is told nothing else.
+pub const ROUTER_ENDPOINT: &str = "tcp/[::]:7447";
+
+impl Router {
+    /// Starts a router on these endpoints. `config_file` (`ZENOH_ROUTER_CONFIG_URI`) takes the place of rmw_zenoh's
+    /// settings.
+    ///
+    /// # Errors
+    /// [`RosError::Open`]: a file that cannot be read, an endpoint that is taken.
+    pub fn start(
+        listen: &[String],
+        config_file: Option<&str>,
+        environment: &SessionEnvironment,
+    ) -> Result<Self, RosError> {
+        let mut config = match config_file {
+            Some(file) => Config::from_file(file)
+                .map_err(|error| RosError::Open(format!("{file}: {}", words(&error))))?,
+            None => {
+                let mut config = Config::default();
+                set(&mut config, "scouting/multicast/enabled", "false")?;
+                set(&mut config, "timestamping/enabled", "true")?;
+                set(&mut config, "transport/link/tx/lease", "60000")?;
+                config
+            }
+        };
+        set(&mut config, "mode", "\"router\"")?;
+        if !listen.is_empty() {
+            set(
+                &mut config,
+                "listen/endpoints",
+                &serde_json::Value::from(listen).to_string(),
+            )?;
+        }
+        override_settings(&mut config, environment)?;
+        let session = zenoh::open(config).wait();
+        session.map(Self).map_err(|error| RosError::Open(words(&error)))
+    }
+
+    /// Ends the router.
+    ///
+    /// # Errors
+    /// [`RosError::Close`].
+    pub fn stop(self) -> Result<(), RosError> {
+        let closed = self.0.close().wait();
+        closed.map_err(|error| RosError::Close(words(&error)))
+    }
+}
+
 /// Opens the session and looks for the router. Waits as the environment says.
 ///
 /// # Errors
@@ -121,6 +173,11 @@ fn configure(settings: &SessionSettings) -> Result<Config, RosError> {
             set(&mut config, key, &value)?;
         }
     }
+    override_settings(&mut config, environment)?;
+    Ok(config)
+}
+
+fn override_settings(config: &mut Config, environment: &SessionEnvironment) -> Result<(), RosError> {
     for setting in environment.overrides.as_deref().unwrap_or_default().split(';') {
         if setting.trim().is_empty() {
             continue;
@@ -130,9 +187,9 @@ fn configure(settings: &SessionSettings) -> Result<Config, RosError> {
                 "ZENOH_CONFIG_OVERRIDE has {setting:?}; expected key=value"
             ))
         })?;
-        set(&mut config, key.trim(), value.trim())?;
+        set(config, key.trim(), value.trim())?;
     }
-    Ok(config)
+    Ok(())
 }
 
 /// The settings of rmw_zenoh that differ from zenoh's own.

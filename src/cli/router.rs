@@ -1,0 +1,47 @@
+//! `sensorium router`: the meeting point of nodes on rmw_zenoh.
+
+use std::process::ExitCode;
+
+use miette::{IntoDiagnostic, WrapErr, miette};
+
+use super::run::interrupt;
+use crate::io::ros::zenoh::{ROUTER_ENDPOINT, Router, SessionEnvironment};
+
+/// Runs a zenoh router until it is interrupted: nodes on rmw_zenoh, ours and those of ROS 2, find each other
+/// through it.
+///
+/// It does what `ros2 run rmw_zenoh_cpp rmw_zenohd` does, for machines without ROS 2. ZENOH_ROUTER_CONFIG_URI names
+/// a file of zenoh settings, ZENOH_CONFIG_OVERRIDE single ones.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sensorium router
+  sensorium router --listen tcp/127.0.0.1:7447")]
+pub(super) struct Args {
+    /// Endpoint to listen on; can be given several times.
+    #[arg(long, value_name = "ENDPOINT", default_value = ROUTER_ENDPOINT)]
+    listen: Vec<String>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// An endpoint that is taken, or settings that zenoh refuses.
+pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
+    let tokio = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .into_diagnostic()
+        .wrap_err("the asynchronous runtime cannot start")?;
+    let environment = SessionEnvironment::of_process().into_diagnostic()?;
+    let file = std::env::var("ZENOH_ROUTER_CONFIG_URI").ok();
+    let router = Router::start(&args.listen, file.as_deref(), &environment).map_err(|error| {
+        miette!(
+            help = "another router may be running; --listen names another endpoint",
+            "{error}"
+        )
+    })?;
+    tracing::warn!(listen = ?args.listen, "the router runs; Ctrl-C ends it");
+    tokio.block_on(interrupt()).into_diagnostic()?;
+    router.stop().into_diagnostic()?;
+    Ok(ExitCode::SUCCESS)
+}
