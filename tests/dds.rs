@@ -6,17 +6,22 @@ mod support;
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{IpAddr, Ipv4Addr};
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use sensorium::io::messages::{HeaderMsg, POINT_CLOUD_TYPE, PointCloud2Msg, PointFieldMsg, field_type};
+use sensorium::io::drive_bag::{POINTS_TOPIC, TF_STATIC_TOPIC, TF_TOPIC, drive_messages};
+use sensorium::io::messages::{
+    DETECTED_OBJECTS_TYPE, DetectedObjectsMsg, HeaderMsg, POINT_CLOUD_TYPE, PointCloud2Msg, PointFieldMsg,
+    TF_TYPE, field_type,
+};
 use sensorium::io::ros::dds::{DdsNode, DdsSettings};
 use sensorium::io::ros::{
     Endpoint, History, NodeName, OnMessage, Qos, Received, RosError, RosNode, RosPublisher, RosSubscription,
     TypeHash,
 };
+use sensorium::io::sim::{Drive, DriveConfig};
 use serde_json::{Value, json};
 
 /// How long anything may take that must happen.
@@ -143,9 +148,19 @@ fn is_same(received: &Received, sent: &[u8]) -> bool {
     message == sent && padding.len() < 4 && padding.iter().all(|&byte| byte == 0)
 }
 
-/// The peer in another process; it dies with the test.
+/// A process that dies with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The peer in another process.
 struct Peer {
-    process: Child,
+    _process: Running,
     lines: mpsc::Receiver<String>,
     /// Held open: the end of its input tells the peer to end.
     _input: ChildStdin,
@@ -170,7 +185,7 @@ impl Peer {
         });
         let input = process.stdin.take().unwrap();
         let peer = Self {
-            process,
+            _process: Running(process),
             lines,
             _input: input,
         };
@@ -191,13 +206,6 @@ impl Peer {
         std::iter::from_fn(|| self.lines.recv_timeout(patience).ok())
             .map(|line| serde_json::from_str(&line).unwrap())
             .find(|said| !earlier.contains(said))
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 
@@ -431,5 +439,68 @@ fn names_and_domains_that_do_not_exist_are_refused() {
             })
         ),
         "{typed:?}"
+    );
+}
+
+#[test]
+fn a_pipeline_takes_sweeps_and_gives_objects_over_dds() {
+    let domain = free_domain();
+    let root = env!("CARGO_MANIFEST_DIR");
+    let process = Command::new(env!("CARGO_BIN_EXE_sensorium"))
+        .arg("run")
+        .arg(format!("{root}/pipelines/lidar_centerpoint.yaml"))
+        .args(["--set", "ros2.transport=dds", "--set"])
+        .arg(format!("ros2.domain={domain}"))
+        .args(["--remap", "~/output/objects:=/found"])
+        .env("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let _run = Running(process);
+    let vehicle = node(domain, "/vehicle");
+    let endpoint = |topic: &str, type_name: &str, qos| Endpoint {
+        type_name: type_name.to_owned(),
+        ..clouds(topic, qos)
+    };
+    let tf = vehicle
+        .publisher(&endpoint(TF_TOPIC, TF_TYPE, Qos::reliable(100)))
+        .unwrap();
+    let tf_static = vehicle
+        .publisher(&endpoint(TF_STATIC_TOPIC, TF_TYPE, Qos::latched(1)))
+        .unwrap();
+    let points = vehicle
+        .publisher(&clouds(POINTS_TOPIC, Qos::sensor_data(5)))
+        .unwrap();
+    let (_subscription, found) = subscribe(
+        &vehicle,
+        &endpoint("/found", DETECTED_OBJECTS_TYPE, Qos::reliable(1)),
+    );
+    let mut drive = Drive::new(&DriveConfig::default(), 7);
+    // The first sweeps may be lost, and a street may be empty for a while.
+    let objects = (0..200).find_map(|number| {
+        let mut answer = None;
+        for message in drive_messages(&drive.next_frame(), number == 0).unwrap() {
+            match &*message.topic {
+                TF_TOPIC => tf.publish(message.data).unwrap(),
+                TF_STATIC_TOPIC => tf_static.publish(message.data).unwrap(),
+                POINTS_TOPIC => {
+                    until("the pipeline takes sweeps", || points.has_subscribers());
+                    let sent = PointCloud2Msg::decode(&message.data).unwrap().header.stamp_ns();
+                    points.publish(message.data.clone()).unwrap();
+                    answer = found
+                        .recv_timeout(Duration::from_secs(5))
+                        .ok()
+                        .map(|found| (sent, found));
+                }
+                _ => {}
+            }
+        }
+        let (sent, answer) = answer?;
+        let answer = DetectedObjectsMsg::decode(&answer.data).unwrap();
+        assert!(answer.header.stamp_ns() <= sent);
+        (!answer.objects.is_empty()).then_some(answer.objects)
+    });
+    assert!(
+        objects.is_some_and(|objects| { objects.iter().all(|object| object.existence_probability > 0.1) })
     );
 }
