@@ -30,6 +30,7 @@ fn node(name: &str, listen: Option<u16>, connect: Option<u16>) -> ZenohNode {
         session: SessionSettings {
             connect: connect.map(endpoint).into_iter().collect(),
             listen: listen.map(endpoint).into_iter().collect(),
+            patience: None,
             environment: SessionEnvironment {
                 overrides: connect.is_none().then(|| "connect/endpoints=[]".to_owned()),
                 router_attempts: -1,

@@ -25,7 +25,7 @@ const ROOMS: [&str; 17] = [
 ];
 
 /// Crates of the asynchronous world, and the rooms that may know them.
-const ASYNC_CRATES: [&str; 4] = ["tokio", "kameo", "flume", "zenoh"];
+const ASYNC_CRATES: [&str; 5] = ["tokio", "kameo", "flume", "zenoh", "rustdds"];
 const ASYNC_ROOMS: [&str; 3] = ["io", "runtime", "cli"];
 
 struct Source {

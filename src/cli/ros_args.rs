@@ -1,6 +1,7 @@
 //! Arguments of commands that are a node of the ROS 2 graph without a pipeline file.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use miette::{IntoDiagnostic, miette};
@@ -29,11 +30,11 @@ pub(super) struct RosArgs {
 }
 
 impl RosArgs {
-    /// Joins the graph as a node of this name, over zenoh.
+    /// Joins the graph as a node of this name, over zenoh. A message waits so long for room before it is dropped.
     ///
     /// # Errors
     /// The network cannot be joined.
-    pub(super) fn join(&self, name: &str) -> miette::Result<Arc<dyn RosNode>> {
+    pub(super) fn join(&self, name: &str, patience: Duration) -> miette::Result<Arc<dyn RosNode>> {
         let domain = match self.domain {
             Some(domain) => domain,
             None => domain_of_process().into_diagnostic()?,
@@ -49,6 +50,7 @@ impl RosArgs {
             session: SessionSettings {
                 connect: self.connect.clone(),
                 listen: self.listen.clone(),
+                patience: Some(patience),
                 environment: SessionEnvironment::of_process().into_diagnostic()?,
             },
         });

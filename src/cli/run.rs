@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::ValueHint;
+use clap::{ArgAction, ValueHint};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use miette::{IntoDiagnostic, Report, WrapErr, miette};
 
@@ -54,7 +54,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "FROM:=TO", value_parser = remap)]
     remap: Vec<(String, String)>,
     /// Loads the models, captures them on the device and ends.
-    #[arg(long)]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false)]
+    #[arg(default_missing_value = "true", action = ArgAction::Set)]
     build_only: bool,
     /// Leaves timing fields out of JSON lines and published results.
     #[arg(long)]

@@ -30,6 +30,8 @@ pub fn session(listen: Option<u16>, connect: Option<u16>) -> SessionSettings {
     SessionSettings {
         connect: connect.map(endpoint).into_iter().collect(),
         listen: listen.map(endpoint).into_iter().collect(),
+        // Tests run on busy machines.
+        patience: Some(Duration::from_secs(20)),
         environment: SessionEnvironment {
             // Whatever router there may be on this machine is not meant.
             overrides: connect.is_none().then(|| "connect/endpoints=[]".to_owned()),

@@ -28,6 +28,10 @@ use crate::pipeline;
 /// Depth of topics whose bag does not say how they were offered.
 const DEFAULT_DEPTH: u32 = 10;
 
+/// How long a message may wait for the network: it makes the next one late, which is told; a message that is dropped
+/// is missing from what was to be measured.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// Time between two looks for subscribers.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -119,7 +123,7 @@ pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
         tracing::warn!(topic, reason, "not played");
     }
     let player = Player::open(bag, settings(args, topics)).into_diagnostic()?;
-    let node = args.ros.join(&args.node)?;
+    let node = args.ros.join(&args.node, PATIENCE)?;
     let publishers = advertise(&player, &*node)?;
     wait_for_subscribers(&publishers, Duration::from_nanos(args.wait));
 

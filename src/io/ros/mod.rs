@@ -3,6 +3,8 @@
 //! [`RosNode`] is what a middleware has to do; the rest of the program knows no more of it. Messages travel as CDR
 //! bytes with their four-byte header, exactly as a bag keeps them, so that one of a bag can be published unchanged.
 
+#[cfg(feature = "dds")]
+pub mod dds;
 mod names;
 mod qos;
 mod type_hash;

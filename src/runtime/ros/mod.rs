@@ -16,6 +16,8 @@ pub(crate) use sink::{RosSink, RosSinkParts};
 
 use super::RuntimeError;
 use crate::io::messages::{CLOCK_TYPE, ClockMsg, TimeMsg, type_hash};
+#[cfg(feature = "dds")]
+use crate::io::ros::dds::{DdsNode, DdsSettings, networks_of_process};
 use crate::io::ros::zenoh::{
     HashMode, SessionEnvironment, SessionSettings, ZenohNode, ZenohNodeSettings, domain_of_process,
 };
@@ -205,11 +207,23 @@ fn join(settings: &Ros2Settings, name: &NodeName) -> Result<Arc<dyn RosNode>, Ru
                 session: SessionSettings {
                     connect: settings.connect.clone(),
                     listen: settings.listen.clone(),
+                    patience: None,
                     environment: SessionEnvironment::of_process()?,
                 },
             })?;
             Ok(Arc::new(node))
         }
+        #[cfg(feature = "dds")]
+        RosTransport::Dds => {
+            let node = DdsNode::open(&DdsSettings {
+                name: name.clone(),
+                domain,
+                networks: networks_of_process(),
+                humble: settings.distro == Distro::Humble,
+            })?;
+            Ok(Arc::new(node))
+        }
+        #[cfg(not(feature = "dds"))]
         RosTransport::Dds => Err(RosError::Open(
             "this build has no DDS: build with `--features dds`, or set ros2.transport to zenoh".into(),
         )

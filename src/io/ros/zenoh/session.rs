@@ -19,6 +19,9 @@ pub struct SessionSettings {
     pub connect: Vec<String>,
     /// Endpoints to listen on; empty: any free port of this machine.
     pub listen: Vec<String>,
+    /// How long a message waits for room in the queue to the network before it is dropped. `None`: as long as rmw_zenoh
+    /// lets it wait, 1 ms, and 50 ms for one in many pieces.
+    pub patience: Option<Duration>,
     /// What the environment says.
     pub environment: SessionEnvironment,
 }
@@ -173,6 +176,12 @@ fn configure(settings: &SessionSettings) -> Result<Config, RosError> {
             set(&mut config, key, &value)?;
         }
     }
+    if let Some(patience) = settings.patience {
+        for key in ["wait_before_drop", "max_wait_before_drop_fragments"] {
+            let key = format!("transport/link/tx/queue/congestion_control/drop/{key}");
+            set(&mut config, &key, &patience.as_micros().to_string())?;
+        }
+    }
     override_settings(&mut config, environment)?;
     Ok(config)
 }
@@ -274,7 +283,10 @@ mod tests {
             "ZENOH_CONFIG_OVERRIDE",
             " mode=\"client\" ;connect/endpoints=[\"tcp/10.0.0.2:1\"];",
         )])?;
+        settings.patience = Some(Duration::from_millis(20));
         let config = configure(&settings)?;
+        let waits = "transport/link/tx/queue/congestion_control/drop/wait_before_drop";
+        assert_eq!(get(&config, waits), "20000");
         assert_eq!(get(&config, "connect/endpoints"), "[\"tcp/10.0.0.2:1\"]");
         assert_eq!(get(&config, "mode"), "\"client\"");
         Ok(())
