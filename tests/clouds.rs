@@ -413,13 +413,16 @@ fn a_recorded_sweep_says_the_same_in_points_of_16_20_and_32_bytes() {
         .cloud;
     let bytes = encode_cloud(&sweep, HeaderMsg::new(STAMP_NS, "lidar").unwrap()).unwrap();
     let wide = PointCloud2Msg::decode(&bytes).unwrap();
-    let cut = |ranges: &[std::ops::Range<usize>]| -> Vec<u8> {
-        let points = wide.data.chunks(32);
-        points
-            .flat_map(|point| ranges.iter().flat_map(|range| point[range.clone()].to_vec()))
-            .collect()
+    let cut = |ranges: &[(usize, usize)]| -> Vec<u8> {
+        let of = |point: &[u8]| -> Vec<u8> {
+            ranges
+                .iter()
+                .flat_map(|&(from, to)| point[from..to].to_vec())
+                .collect()
+        };
+        wide.data.chunks(32).flat_map(of).collect()
     };
-    let (narrow_data, timed_data) = (cut(&[0..16]), cut(&[0..16, 28..32]));
+    let (narrow_data, timed_data) = (cut(&[(0, 16)]), cut(&[(0, 16), (28, 32)]));
     let mut narrow = relaid(&wide, &narrow_data, 16, wide.width * 16);
     narrow.fields.truncate(6);
     let mut timed = relaid(&wide, &timed_data, 20, wide.width * 20);
