@@ -6,6 +6,7 @@ mod support;
 
 use proptest::prelude::*;
 use sensorium::io::cloud::{CloudError, CloudSummary, MAX_TIME_NS, ReadOptions, encode_cloud, read_cloud};
+use sensorium::io::cloud_file;
 use sensorium::io::messages::{HeaderMsg, PointCloud2Msg, PointFieldMsg, field_type};
 use sensorium::lidar::PointCloud;
 use serde_json::Value;
@@ -401,6 +402,49 @@ fn points_wider_than_their_first_fields_are_read_by_point_step() {
     assert!(narrow.time_ns.is_empty());
 }
 
+/// The same reports with a sweep of Nebula's own, and with points of 20 bytes.
+#[test]
+fn a_recorded_sweep_says_the_same_in_points_of_16_20_and_32_bytes() {
+    let Some(path) = support::data("bags/nebula_vlp16/1673400472138016708.pcd") else {
+        return;
+    };
+    let sweep = cloud_file::read(&path, &cloud_file::CloudFileOptions::default())
+        .unwrap()
+        .cloud;
+    let bytes = encode_cloud(&sweep, HeaderMsg::new(STAMP_NS, "lidar").unwrap()).unwrap();
+    let wide = PointCloud2Msg::decode(&bytes).unwrap();
+    let cut = |ranges: &[(usize, usize)]| -> Vec<u8> {
+        let of = |point: &[u8]| -> Vec<u8> {
+            ranges
+                .iter()
+                .flat_map(|&(from, to)| point[from..to].to_vec())
+                .collect()
+        };
+        wide.data.chunks(32).flat_map(of).collect()
+    };
+    let (narrow_data, timed_data) = (cut(&[(0, 16)]), cut(&[(0, 16), (28, 32)]));
+    let mut narrow = relaid(&wide, &narrow_data, 16, wide.width * 16);
+    narrow.fields.truncate(6);
+    let mut timed = relaid(&wide, &timed_data, 20, wide.width * 20);
+    timed.fields.truncate(6);
+    timed.fields.push(PointFieldMsg {
+        offset: 16,
+        ..wide.fields[9]
+    });
+    let (all, _) = read(&wide).unwrap();
+    assert_eq!(
+        (&all.x, &all.ring, &all.time_ns),
+        (&sweep.x, &sweep.ring, &sweep.time_ns)
+    );
+    assert_eq!(all.len(), 14_831);
+    assert_eq!(read(&timed).unwrap().0, all);
+    let untimed = PointCloud {
+        time_ns: vec![],
+        ..all
+    };
+    assert_eq!(read(&narrow).unwrap().0, untimed);
+}
+
 /// common_interfaces issue 197: `point_step` ignored, so that padding after the last field shears the cloud.
 #[test]
 fn padding_after_the_last_field_changes_nothing() {
@@ -476,6 +520,19 @@ fn an_organised_cloud_with_a_wrong_row_step_is_refused_with_the_numbers() {
     );
     assert!(of(129).contains("4 rows of 129 bytes are 516"));
     assert!(of(u32::MAX).contains("17179869180"));
+    // The same with Autoware's organised cloud of 64 rows.
+    if let Some(path) = support::data("lidar/autoware_ground_seg/test.pcd") {
+        let file = cloud_file::read(&path, &cloud_file::CloudFileOptions::default()).unwrap();
+        let columns = file.cloud.x.iter().zip(&file.cloud.y).zip(&file.cloud.z);
+        let data = floats(&columns.flat_map(|((&x, &y), &z)| [x, y, z]).collect::<Vec<_>>());
+        let mut rows = message(&XYZ, 12, &data);
+        (rows.width, rows.height, rows.row_step) = (1024, 64, 1024 * 12);
+        assert_eq!(read(&rows).unwrap().0.x, file.cloud.x);
+        for wrong in [0, 1024 * 12 - 1, 1024 * 12 + 1, 1024 * 12 * 64] {
+            rows.row_step = wrong;
+            assert!(refusal(&rows).to_string().contains(&wrong.to_string()));
+        }
+    }
     // Rows may be padded.
     let padded_data: Vec<u8> = data
         .chunks(128)

@@ -27,6 +27,7 @@ mod sinks;
 mod slots;
 mod source;
 mod stage;
+mod topics;
 
 pub use drive::TruthFrame;
 pub use error::RuntimeError;

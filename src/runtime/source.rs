@@ -17,13 +17,12 @@ use kameo::mailbox::{MailboxReceiver, Signal};
 use super::RuntimeError;
 use super::channel::Sender;
 use super::frame::{FrameMeta, Message, Sample};
-use super::poses::{Poses, TF_STATIC_TOPIC, TF_TOPIC};
+use super::poses::{Poses, TF_STATIC_TOPIC};
 use super::ros::Audience;
 use super::shutdown::Shutdown;
 use crate::io::bag::{Bag, BagMessage};
 use crate::io::cdr::CdrReader;
-use crate::io::messages::{COMPRESSED_IMAGE_TYPE, HeaderMsg, IMAGE_TYPE, POINT_CLOUD_TYPE, TF_TYPE};
-use crate::perception::Sensor;
+use crate::io::messages::{HeaderMsg, TF_TYPE};
 use crate::pipeline::Rate;
 use crate::telemetry::{DropReason, FrameTimes, Ledger, MonotonicClock, Stage, StreamId};
 
@@ -395,91 +394,6 @@ fn sleep_until(due: Instant, shutdown: &Shutdown) -> bool {
         }
         std::thread::sleep(left.min(NAP));
     }
-}
-
-/// ROS types of a sensor's messages.
-const fn types_of(sensor: Sensor) -> &'static [&'static str] {
-    match sensor {
-        Sensor::Camera => &[IMAGE_TYPE, COMPRESSED_IMAGE_TYPE],
-        Sensor::Lidar => &[POINT_CLOUD_TYPE],
-    }
-}
-
-/// The topics to play: the listed ones, or every topic of these sensors.
-///
-/// # Errors
-/// [`RuntimeError::Source`] naming the topics that the bag has.
-pub(crate) fn choose_topics(
-    node: &str,
-    bag: &Bag,
-    wanted: &crate::pipeline::Topics,
-    sensors: &[Sensor],
-) -> Result<Vec<Arc<str>>, RuntimeError> {
-    let types: Vec<&str> = sensors
-        .iter()
-        .flat_map(|&sensor| types_of(sensor))
-        .copied()
-        .collect();
-    let fits = |type_name: &str| types.contains(&type_name);
-    let what = match sensors {
-        [Sensor::Lidar] => "point cloud",
-        [Sensor::Camera] => "image",
-        _ => "image or point cloud",
-    };
-    let known = || {
-        let lines: Vec<String> = bag
-            .topics()
-            .iter()
-            .map(|topic| format!("{} [{}]", topic.name, topic.type_name))
-            .collect();
-        if lines.is_empty() {
-            "the bag has no topics".into()
-        } else {
-            format!("the bag has {}", lines.join(", "))
-        }
-    };
-    let refuse = |reason: String| RuntimeError::Source {
-        node: node.into(),
-        reason,
-    };
-    match wanted {
-        crate::pipeline::Topics::Auto => {
-            let found: Vec<Arc<str>> = bag
-                .topics()
-                .iter()
-                .filter(|topic| fits(&topic.type_name))
-                .map(|topic| Arc::from(&*topic.name))
-                .collect();
-            // An empty bag plays nothing and that is fine; a bag of something else is a mistake.
-            if found.is_empty() && !bag.topics().is_empty() && bag.message_count() > 0 {
-                return Err(refuse(format!("no {what} topic to play; {}", known())));
-            }
-            Ok(found)
-        }
-        crate::pipeline::Topics::Listed(names) => names
-            .iter()
-            .map(
-                |name| match bag.topics().iter().find(|topic| *topic.name == **name) {
-                    None => Err(refuse(format!("topic {name} is not in the bag; {}", known()))),
-                    Some(topic) if !fits(&topic.type_name) => Err(refuse(format!(
-                        "topic {name} is of type {}; {what} topics are of type {}",
-                        topic.type_name,
-                        types.join(" or ")
-                    ))),
-                    Some(topic) => Ok(Arc::from(&*topic.name)),
-                },
-            )
-            .collect(),
-    }
-}
-
-/// The topics of a bag that transforms come on.
-pub(crate) fn transform_topics(bag: &Bag) -> Vec<Arc<str>> {
-    let topics = bag
-        .topics()
-        .iter()
-        .filter(|topic| topic.type_name == TF_TYPE && [TF_TOPIC, TF_STATIC_TOPIC].contains(&&*topic.name));
-    topics.map(|topic| Arc::from(&*topic.name)).collect()
 }
 
 impl fmt::Debug for Source {

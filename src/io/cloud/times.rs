@@ -178,7 +178,7 @@ fn range(times: &[i64]) -> (f64, f64, bool) {
         low[lane] = if value < low[lane] { value } else { low[lane] };
         high[lane] = if value > high[lane] { value } else { high[lane] };
         // 0 for a finite value, NaN for any other one.
-        sums[lane] += value - value;
+        sums[lane] += value * 0.0;
     };
     for chunk in chunks {
         (0..LANES).for_each(|lane| take(lane, chunk[lane]));

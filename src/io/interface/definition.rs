@@ -95,6 +95,8 @@ pub struct Interface {
 /// A line of this character and nothing else, at least 80 times, stands between two definitions.
 const SEPARATOR: char = '=';
 const SEPARATOR_LEN: usize = 80;
+/// Of a line that cannot be read, what an error repeats.
+const SHOWN_CHARS: usize = 120;
 
 impl Interface {
     /// Reads a `ros2msg` text: the definition of `type_name`, then those of other messages, each after a line of 80 `=`
@@ -113,7 +115,7 @@ impl Interface {
             let fault = |type_name: &str, reason| DefinitionError::Line {
                 type_name: type_name.to_owned(),
                 line: index + 1,
-                text: line.to_owned(),
+                text: line.chars().take(SHOWN_CHARS).collect(),
                 reason,
             };
             if is_separator(line) {

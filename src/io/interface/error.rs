@@ -16,7 +16,7 @@ pub enum DefinitionError {
         type_name: String,
         /// Line of the whole text, from 1.
         line: usize,
-        /// The line.
+        /// The line, as far as it is shown.
         text: String,
         /// What is wrong with it.
         reason: &'static str,

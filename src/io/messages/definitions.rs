@@ -5,7 +5,8 @@
 use crate::io::interface::hash_of_definition;
 use crate::io::ros::TypeHash;
 
-/// Definition text (`ros2msg`) of a message that this module knows, with those it is made of.
+/// Definition text (`ros2msg`) of a message that this module knows, with those it is made of; `std_msgs/Header` and
+/// `std_msgs/msg/Header` are one name.
 ///
 /// The dependencies follow the message, each after a line of 80 `=` and a line naming it, as rosbag2 and
 /// Foxglove read it. `None` for a type that this module does not know.
