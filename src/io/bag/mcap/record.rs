@@ -236,8 +236,9 @@ impl RecordFile {
                 limit,
             });
         }
-        let mut content = Vec::new();
+        // No more than the file has and the limit allows, whatever the length says.
         let here = len.min(self.left());
+        let mut content = Vec::with_capacity(here as usize);
         let read = (&mut self.reader).take(here).read_to_end(&mut content);
         self.at += read.map_err(BagError::io(&self.path))? as u64;
         if (content.len() as u64) < len {
