@@ -2,14 +2,15 @@
 //!
 //! Chunks and runs of loose messages are merged by time. A chunk is decompressed when its first message may
 //! be due and dropped after its last; where many chunks overlap in time, those needed last give up their
-//! bytes and are decompressed again, so memory stays within [`BagLimits::max_resident_bytes`] and one chunk.
+//! bytes and are decompressed again, so memory stays within [`BagLimits::max_resident_bytes`], one chunk, and a
+//! little that is kept for the next one.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::chunk::{self, ChunkSpan, Entry};
+use super::chunk::{self, ChunkSpan, Entry, Spare};
 use super::index::{Index, RunSpan, Span};
 use super::record::{Fields, MESSAGE_HEADER_LEN, MessageHeader, RECORD_HEADER_LEN, RecordFile, op};
 use crate::io::bag::{BagError, BagLimits, BagMessage, TimeRange};
@@ -29,7 +30,11 @@ impl Wanted {
     /// Whether a span may hold such a message. The times of a chunk that was cut off may not have been filled in.
     fn span(&self, span: &Span) -> bool {
         match span {
-            Span::Chunk(chunk) => !chunk.whole || self.range.meets(chunk.start_ns, chunk.end_ns),
+            Span::Chunk(chunk) => {
+                let channels = chunk.channels.as_ref();
+                (!chunk.whole || self.range.meets(chunk.start_ns, chunk.end_ns))
+                    && channels.is_none_or(|of| of.iter().any(|id| self.channels.contains(id)))
+            }
             Span::Run(run) => self.range.meets(run.start_ns, run.end_ns),
         }
     }
@@ -48,6 +53,7 @@ pub(crate) struct Messages {
     due: BinaryHeap<Reverse<(u64, usize)>>,
     active: BTreeMap<usize, Active>,
     resident_bytes: usize,
+    spare: Spare,
     /// Damage to report before going on.
     problems: VecDeque<BagError>,
     /// Damage to report after the last message.
@@ -102,6 +108,7 @@ impl Messages {
             due: BinaryHeap::new(),
             active: BTreeMap::new(),
             resident_bytes: 0,
+            spare: Spare::default(),
             problems: VecDeque::new(),
             last: damaged.into_iter().chain(truncated).collect(),
             index,
@@ -114,7 +121,7 @@ impl Messages {
         match &index.spans[number] {
             Span::Run(run) => self.advance_run(number, run, run.offset),
             Span::Chunk(span) => {
-                let mut loaded = chunk::load(&mut self.file, span, &self.limits)?;
+                let mut loaded = chunk::load(&mut self.file, span, &self.limits, &mut self.spare)?;
                 self.problems.extend(loaded.problem.take());
                 let mut entries = loaded.entries;
                 entries.retain(|entry| self.wanted.message(&entry.header));
@@ -131,6 +138,8 @@ impl Messages {
                         },
                     );
                     self.shed(number);
+                } else {
+                    self.spare.put(loaded.records);
                 }
                 Ok(())
             }
@@ -224,7 +233,7 @@ impl Messages {
         let records = match records {
             Some(records) => records,
             None => {
-                let records = chunk::load(&mut self.file, span, &self.limits)?.records;
+                let records = chunk::load(&mut self.file, span, &self.limits, &mut self.spare)?.records;
                 self.resident_bytes += records.len();
                 records
             }
@@ -257,6 +266,7 @@ impl Messages {
             self.shed(number);
         } else {
             self.resident_bytes -= records.len();
+            self.spare.put(records);
         }
         Ok(Some(self.message(entry.header, data?)))
     }
