@@ -52,6 +52,8 @@ pub(crate) struct Messages {
     /// Begun spans by the log time of their next message; file order among equals.
     due: BinaryHeap<Reverse<(u64, usize)>>,
     active: BTreeMap<usize, Active>,
+    /// A begun chunk whose next message is due before all others; it is neither in `due` nor in `active`.
+    first: Option<(usize, ChunkCursor)>,
     resident_bytes: usize,
     spare: Spare,
     /// Damage to report before going on.
@@ -62,19 +64,23 @@ pub(crate) struct Messages {
 
 #[derive(Debug)]
 enum Active {
-    Chunk {
-        /// Messages asked for, in log-time order.
-        entries: Vec<Entry>,
-        next: usize,
-        /// `None` where the bytes were given up for others.
-        records: Option<Vec<u8>>,
-    },
+    Chunk(ChunkCursor),
     Run {
         header: MessageHeader,
         /// Where the payload of the next message starts.
         payload_offset: u64,
         payload_len: u64,
     },
+}
+
+/// A place in a decompressed chunk.
+#[derive(Debug)]
+struct ChunkCursor {
+    /// Messages asked for, in log-time order.
+    entries: Vec<Entry>,
+    next: usize,
+    /// `None` where the bytes were given up for others.
+    records: Option<Vec<u8>>,
 }
 
 impl Messages {
@@ -107,6 +113,7 @@ impl Messages {
             pending,
             due: BinaryHeap::new(),
             active: BTreeMap::new(),
+            first: None,
             resident_bytes: 0,
             spare: Spare::default(),
             problems: VecDeque::new(),
@@ -129,14 +136,12 @@ impl Messages {
                 if let Some(first) = entries.first() {
                     self.due.push(Reverse((first.header.log_time_ns, number)));
                     self.resident_bytes += loaded.records.len();
-                    self.active.insert(
-                        number,
-                        Active::Chunk {
-                            entries,
-                            next: 0,
-                            records: Some(loaded.records),
-                        },
-                    );
+                    let cursor = ChunkCursor {
+                        entries,
+                        next: 0,
+                        records: Some(loaded.records),
+                    };
+                    self.active.insert(number, Active::Chunk(cursor));
                     self.shed(number);
                 } else {
                     self.spare.put(loaded.records);
@@ -154,8 +159,8 @@ impl Messages {
         let mut by_due: Vec<(u64, usize)> = self.due.iter().map(|Reverse(key)| *key).collect();
         by_due.sort_unstable();
         for (_, number) in by_due.into_iter().rev().filter(|(_, number)| *number != keep) {
-            if let Some(Active::Chunk { records, .. }) = self.active.get_mut(&number) {
-                self.resident_bytes -= records.take().map_or(0, |bytes| bytes.len());
+            if let Some(Active::Chunk(cursor)) = self.active.get_mut(&number) {
+                self.resident_bytes -= cursor.records.take().map_or(0, |bytes| bytes.len());
             }
             if self.resident_bytes as u64 <= self.limits.max_resident_bytes {
                 break;
@@ -210,14 +215,9 @@ impl Messages {
                 self.advance_run(number, run, payload_offset + payload_len)?;
                 Ok(Some(self.message(header, data?)))
             }
-            (
-                Span::Chunk(span),
-                Some(Active::Chunk {
-                    entries,
-                    next,
-                    records,
-                }),
-            ) => self.take_from_chunk(number, span, entries, next, records),
+            (Span::Chunk(span), Some(Active::Chunk(cursor))) => {
+                self.take_from_chunk(number, span, cursor).map(Some)
+            }
             _ => Ok(None),
         }
     }
@@ -226,11 +226,9 @@ impl Messages {
         &mut self,
         number: usize,
         span: &ChunkSpan,
-        entries: Vec<Entry>,
-        next: usize,
-        records: Option<Vec<u8>>,
-    ) -> Result<Option<BagMessage>, BagError> {
-        let records = match records {
+        mut cursor: ChunkCursor,
+    ) -> Result<BagMessage, BagError> {
+        let records = match cursor.records.take() {
             Some(records) => records,
             None => {
                 let records = chunk::load(&mut self.file, span, &self.limits, &mut self.spare)?.records;
@@ -238,7 +236,7 @@ impl Messages {
                 records
             }
         };
-        let entry = entries[next];
+        let entry = cursor.entries[cursor.next];
         let limit = self.limits.max_message_bytes;
         // Only a file that changed while it is read has no such bytes.
         let payload = records.get(entry.start..entry.start + entry.len);
@@ -251,24 +249,32 @@ impl Messages {
             }),
             None => Err(self.file.bad(span.offset, "the chunk changed while it was read")),
         };
-        if let Some(following) = entries.get(next + 1) {
-            self.due.push(Reverse((following.header.log_time_ns, number)));
-            let records = Some(records);
-            let next = next + 1;
-            self.active.insert(
-                number,
-                Active::Chunk {
-                    entries,
-                    next,
-                    records,
-                },
-            );
+        cursor.next += 1;
+        if let Some(following) = cursor.entries.get(cursor.next) {
+            let key = (following.header.log_time_ns, number);
+            cursor.records = Some(records);
+            if self.is_first(key) {
+                self.first = Some((number, cursor));
+            } else {
+                self.due.push(Reverse(key));
+                self.active.insert(number, Active::Chunk(cursor));
+            }
             self.shed(number);
         } else {
             self.resident_bytes -= records.len();
             self.spare.put(records);
         }
-        Ok(Some(self.message(entry.header, data?)))
+        Ok(self.message(entry.header, data?))
+    }
+
+    /// Whether a message is due before those of all other spans, begun or not.
+    fn is_first(&self, key: (u64, usize)) -> bool {
+        let before_due = self.due.peek().is_none_or(|Reverse(due)| key < *due);
+        let next_start = self
+            .pending
+            .last()
+            .map(|number| self.index.spans[*number].start_ns());
+        before_due && next_start.is_none_or(|start| key.0 < start)
     }
 
     fn message(&self, header: MessageHeader, data: Vec<u8>) -> BagMessage {
@@ -290,6 +296,12 @@ impl Iterator for Messages {
         loop {
             if let Some(problem) = self.problems.pop_front() {
                 return Some(Err(problem));
+            }
+            if let Some((number, cursor)) = self.first.take() {
+                let index = Arc::clone(&self.index);
+                if let Span::Chunk(span) = &index.spans[number] {
+                    return Some(self.take_from_chunk(number, span, cursor));
+                }
             }
             let due = self.due.peek().map(|Reverse((time, _))| *time);
             if let Some(&number) = self.pending.last()
