@@ -443,6 +443,9 @@ fn check_gives_every_bag_one_line_with_the_reason_for_each_refusal() {
     );
     let whole = root.join("evo_tf_example");
     assert!(done(&[&"check", &whole]).starts_with("ok"));
+    // A bag without messages is whole.
+    let empty = root.join("rosbag2_resources/ros2bag/test/resources/empty_bag");
+    assert!(done(&[&"check", &empty]).starts_with("ok"));
     let json = done(&[&"check", &whole, &root.join("rosbag2peek"), &"--format", &"json"]);
     let lines: Vec<Value> = json
         .lines()

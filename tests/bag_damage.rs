@@ -270,6 +270,46 @@ fn a_damaged_chunk_costs_its_own_messages_only() {
     assert!((40..60).contains(&delivered), "{delivered}");
 }
 
+#[test]
+fn chunks_without_the_topics_asked_for_are_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("two.mcap");
+    let mut writer = small_chunks(None).create(Cursor::new(Vec::new())).unwrap();
+    for (topic, times) in [("/a", 0..10), ("/b", 100..110), ("/a", 200..210)] {
+        let channel = writer.add_channel(0, topic, "cdr", &BTreeMap::new()).unwrap();
+        for log_time in times {
+            let header = MessageHeader {
+                channel_id: channel,
+                sequence: 0,
+                log_time,
+                publish_time: 0,
+            };
+            writer.write_to_known_channel(&header, &[5; 40]).unwrap();
+        }
+        writer.flush().unwrap();
+    }
+    writer.finish().unwrap();
+    let mut file = writer.into_inner().into_inner();
+    // Damage in a chunk of /b, which nobody who asks for /a should meet.
+    let offsets = record_offsets(&file);
+    let chunks: Vec<usize> = offsets
+        .iter()
+        .copied()
+        .filter(|offset| file.get(*offset) == Some(&6))
+        .collect();
+    let damaged = chunks
+        .iter()
+        .find(|at| file[**at + 9..][..8] == 100u64.to_le_bytes())
+        .unwrap();
+    file[damaged + 150] ^= 1;
+    std::fs::write(&path, &file).unwrap();
+    let bag = Bag::open(&path).unwrap();
+    let of_a: Vec<_> = bag.messages(&["/a"]).unwrap().collect();
+    assert!(of_a.len() == 20 && of_a.iter().all(Result::is_ok), "{of_a:?}");
+    let of_b = bag.messages(&["/b"]).unwrap();
+    assert_eq!(of_b.filter(Result::is_err).count(), 1);
+}
+
 /// xorshift64*: the same damage in every run.
 struct Random(u64);
 

@@ -10,8 +10,9 @@ use miette::{IntoDiagnostic, WrapErr, miette};
 use crate::cli::recording::write_recording;
 use crate::cli::report;
 use crate::image::decode_image;
+use crate::io::bag::BagTopic;
 use crate::io::messages::{
-    COMPRESSED_IMAGE_TYPE, CompressedImageMsg, HeaderMsg, IMAGE_TYPE, ImageCodec, ImageMsg, definition,
+    COMPRESSED_IMAGE_TYPE, CompressedImageMsg, HeaderMsg, IMAGE_TYPE, ImageCodec, ImageMsg,
 };
 use crate::io::recorder::{McapRecorder, RecordCompression};
 
@@ -90,10 +91,8 @@ fn write_all(args: &Args, mut recorder: McapRecorder) -> miette::Result<(u64, u6
     } else {
         IMAGE_TYPE
     };
-    let text = definition(type_name).unwrap_or_default();
-    let channel = recorder
-        .add_ros_channel(&args.topic, type_name, &text)
-        .into_diagnostic()?;
+    let topic = BagTopic::of_type(&args.topic, type_name);
+    let channel = recorder.add_topic(&topic).into_diagnostic()?;
     let progress = ProgressBar::new(pictures.len() as u64)
         .with_style(ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}").into_diagnostic()?);
     let (mut images, mut skipped) = (0, 0);

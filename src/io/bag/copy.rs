@@ -38,6 +38,11 @@ pub struct Copied {
 
 impl Copied {
     fn damaged(&mut self, error: BagError) {
+        // A file that was cut off says so each time that it is read.
+        let text = error.to_string();
+        if self.damage.iter().any(|known| known.to_string() == text) {
+            return;
+        }
         self.damaged += 1;
         if self.damage.len() < MAX_DAMAGE_KEPT {
             self.damage.push(error);
@@ -181,8 +186,14 @@ fn latched(
     let wanted = |topic: &BagTopic| topics.get(&topic.name).is_some_and(is_latched);
     let mut kept: BTreeMap<TopicId, (usize, VecDeque<BagMessage>)> = BTreeMap::new();
     for messages in sources.iter().filter_map(|bag| of_topics(bag, wanted, before)) {
-        // Damage is told when the range itself is read, or lies before it.
-        for message in messages.filter_map(Result::ok) {
+        for message in messages {
+            let message = match message {
+                Ok(message) => message,
+                Err(error) => {
+                    copied.damaged(error);
+                    continue;
+                }
+            };
             let Some(id) = ids.get(&*message.topic) else {
                 continue;
             };

@@ -97,6 +97,13 @@ impl Iterator for Messages {
     type Item = Result<BagMessage, BagError>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        // The last file, as most often the only one, has nothing to be merged with.
+        if self.pending.is_empty()
+            && let [(number, messages)] = &mut self.active[..]
+        {
+            let (number, item) = (*number, messages.next()?);
+            return Some(item.and_then(|message| self.unpack(number, message)));
+        }
         loop {
             self.active.retain_mut(|(_, messages)| messages.peek().is_some());
             // Damage is told before later messages: an error counts as due at once.

@@ -31,6 +31,8 @@ pub(super) struct ChunkSpan {
     pub end_ns: u64,
     /// The file holds the chunk to its end.
     pub whole: bool,
+    /// Channels of its messages, where the file's indexes are known to name them all.
+    pub channels: Option<Box<[u16]>>,
 }
 
 impl ChunkSpan {
@@ -93,6 +95,7 @@ impl ChunkSpan {
             start_ns,
             end_ns,
             whole,
+            channels: None,
         }))
     }
 }
@@ -118,6 +121,30 @@ pub(super) struct LoadedChunk {
     pub problem: Option<BagError>,
 }
 
+/// Memory of chunks that are done with, for those to come: asking the system for it again and again takes longer than
+/// filling it.
+#[derive(Debug, Default)]
+pub(super) struct Spare(Vec<Vec<u8>>);
+
+impl Spare {
+    /// One for what is stored and one for what that decompresses to.
+    const MOST: usize = 2;
+    /// Larger ones are given back to the system.
+    const MOST_BYTES: usize = 16 << 20;
+
+    fn take(&mut self) -> Vec<u8> {
+        let mut buffer = self.0.pop().unwrap_or_default();
+        buffer.clear();
+        buffer
+    }
+
+    pub(super) fn put(&mut self, buffer: Vec<u8>) {
+        if self.0.len() < Self::MOST && buffer.capacity() <= Self::MOST_BYTES {
+            self.0.push(buffer);
+        }
+    }
+}
+
 /// Decompresses a chunk, checks it and cuts it into records.
 ///
 /// Of a chunk that the file does not hold to its end, every whole message is delivered unchecked.
@@ -128,8 +155,9 @@ pub(super) fn load(
     file: &mut RecordFile,
     span: &ChunkSpan,
     limits: &BagLimits,
+    spare: &mut Spare,
 ) -> Result<LoadedChunk, BagError> {
-    let records = records_of(file, span, limits)?;
+    let records = records_of(file, span, limits, spare)?;
     let mut chunk = LoadedChunk {
         records: Vec::new(),
         entries: Vec::new(),
@@ -167,7 +195,12 @@ pub(super) fn load(
     Ok(chunk)
 }
 
-fn records_of(file: &mut RecordFile, span: &ChunkSpan, limits: &BagLimits) -> Result<Vec<u8>, BagError> {
+fn records_of(
+    file: &mut RecordFile,
+    span: &ChunkSpan,
+    limits: &BagLimits,
+    spare: &mut Spare,
+) -> Result<Vec<u8>, BagError> {
     if span.uncompressed_size > limits.max_chunk_bytes && span.whole {
         return Err(BagError::TooLarge {
             path: file.path.clone(),
@@ -176,7 +209,7 @@ fn records_of(file: &mut RecordFile, span: &ChunkSpan, limits: &BagLimits) -> Re
         });
     }
     file.seek(span.data_offset)?;
-    let stored = file.content(span.stored_len, limits.max_chunk_bytes)?;
+    let stored = file.content_into(spare.take(), span.stored_len, limits.max_chunk_bytes)?;
     // Padding may follow the last frame, so a whole chunk stops at the size it says.
     let limit = if span.whole {
         span.uncompressed_size
@@ -185,10 +218,17 @@ fn records_of(file: &mut RecordFile, span: &ChunkSpan, limits: &BagLimits) -> Re
     };
     let (records, result) = match &span.compression {
         Compression::None => (stored, Ok(())),
-        Compression::Zstd => zstd(&stored, limit),
-        Compression::Lz4 => lz4(&stored, limit),
         Compression::Other(name) => {
             return Err(file.bad(span.offset, format!("compression {name:?} is not known")));
+        }
+        known => {
+            let decompress = match known {
+                Compression::Zstd => zstd,
+                _ => lz4,
+            };
+            let decompressed = decompress(&stored, limit, spare.take());
+            spare.put(stored);
+            decompressed
         }
     };
     if !span.whole {
@@ -224,17 +264,15 @@ fn records_of(file: &mut RecordFile, span: &ChunkSpan, limits: &BagLimits) -> Re
     Ok(records)
 }
 
-/// Decompresses up to `limit` bytes; what came out before an error is kept.
-fn zstd(stored: &[u8], limit: u64) -> (Vec<u8>, std::io::Result<()>) {
-    let mut out = Vec::new();
+/// Decompresses up to `limit` bytes into an empty buffer; what came out before an error is kept.
+fn zstd(stored: &[u8], limit: u64, mut out: Vec<u8>) -> (Vec<u8>, std::io::Result<()>) {
     let result = zstd::stream::read::Decoder::with_buffer(stored)
         .and_then(|decoder| decoder.take(limit).read_to_end(&mut out).map(|_| ()));
     (out, result)
 }
 
 /// As [`zstd`], over any number of frames.
-fn lz4(stored: &[u8], limit: u64) -> (Vec<u8>, std::io::Result<()>) {
-    let mut out = Vec::new();
+fn lz4(stored: &[u8], limit: u64, mut out: Vec<u8>) -> (Vec<u8>, std::io::Result<()>) {
     let mut rest = stored;
     while !rest.is_empty() && (out.len() as u64) < limit {
         let room = limit - out.len() as u64;

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::chunk::{self, ChunkSpan};
+use super::chunk::{self, ChunkSpan, Spare};
 use super::record::{
     ChannelRecord, Fields, MAGIC, MESSAGE_HEADER_LEN, MessageHeader, RECORD_HEADER_LEN, RecordFile,
     SchemaRecord, op,
@@ -291,8 +291,20 @@ impl Walk<'_> {
         let mut range_ns = None;
         let closed = self.truncated_at.is_none() && self.damage.is_none();
         let statistics = self.statistics.take().filter(|s| closed && self.complete(s));
+        let mut spans = std::mem::take(&mut self.spans);
+        if statistics
+            .as_ref()
+            .is_some_and(|statistics| self.indexes_all(statistics))
+        {
+            for (number, span) in spans.iter_mut().enumerate() {
+                if let Span::Chunk(chunk) = span {
+                    let channels = self.indexed.get(&number).into_iter().flat_map(BTreeMap::keys);
+                    chunk.channels = Some(channels.copied().collect());
+                }
+            }
+        }
         let mut counts = std::mem::take(&mut self.loose);
-        let spans = std::mem::take(&mut self.spans);
+        let mut spare = Spare::default();
         for (number, span) in spans.iter().enumerate() {
             let chunk = match span {
                 Span::Run(run) => {
@@ -313,7 +325,7 @@ impl Walk<'_> {
                 continue;
             }
             // A damaged chunk is reported when its messages are asked for.
-            let Ok(loaded) = chunk::load(&mut self.file, chunk, self.limits) else {
+            let Ok(loaded) = chunk::load(&mut self.file, chunk, self.limits, &mut spare) else {
                 continue;
             };
             for entry in &loaded.entries {
@@ -323,6 +335,7 @@ impl Walk<'_> {
             loaded.schemas.into_iter().for_each(|schema| self.schema(schema));
             self.records
                 .extend(loaded.channels.into_iter().map(|channel| (channel.id, channel)));
+            spare.put(loaded.records);
         }
         if let Some(statistics) = statistics {
             range_ns = (statistics.messages > 0).then_some((statistics.start_ns, statistics.end_ns));
@@ -354,6 +367,13 @@ impl Walk<'_> {
                 .fold(0u64, |sum, n| sum.saturating_add(*n))
                 == statistics.messages
             && counted.iter().all(|id| self.records.contains_key(id))
+    }
+
+    /// Whether the message indexes name every message of the file's chunks.
+    fn indexes_all(&self, statistics: &Statistics) -> bool {
+        let indexed = self.indexed.values().flat_map(BTreeMap::values);
+        let counted = indexed.chain(self.loose.values());
+        counted.fold(0u64, |sum, n| sum.saturating_add(*n)) == statistics.messages
     }
 
     /// Known channels. One that only messages name keeps its number as its topic, so that its messages are

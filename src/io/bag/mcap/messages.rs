@@ -2,14 +2,15 @@
 //!
 //! Chunks and runs of loose messages are merged by time. A chunk is decompressed when its first message may
 //! be due and dropped after its last; where many chunks overlap in time, those needed last give up their
-//! bytes and are decompressed again, so memory stays within [`BagLimits::max_resident_bytes`] and one chunk.
+//! bytes and are decompressed again, so memory stays within [`BagLimits::max_resident_bytes`], one chunk, and a
+//! little that is kept for the next one.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::chunk::{self, ChunkSpan, Entry};
+use super::chunk::{self, ChunkSpan, Entry, Spare};
 use super::index::{Index, RunSpan, Span};
 use super::record::{Fields, MESSAGE_HEADER_LEN, MessageHeader, RECORD_HEADER_LEN, RecordFile, op};
 use crate::io::bag::{BagError, BagLimits, BagMessage, TimeRange};
@@ -29,7 +30,11 @@ impl Wanted {
     /// Whether a span may hold such a message. The times of a chunk that was cut off may not have been filled in.
     fn span(&self, span: &Span) -> bool {
         match span {
-            Span::Chunk(chunk) => !chunk.whole || self.range.meets(chunk.start_ns, chunk.end_ns),
+            Span::Chunk(chunk) => {
+                let channels = chunk.channels.as_ref();
+                (!chunk.whole || self.range.meets(chunk.start_ns, chunk.end_ns))
+                    && channels.is_none_or(|of| of.iter().any(|id| self.channels.contains(id)))
+            }
             Span::Run(run) => self.range.meets(run.start_ns, run.end_ns),
         }
     }
@@ -47,7 +52,10 @@ pub(crate) struct Messages {
     /// Begun spans by the log time of their next message; file order among equals.
     due: BinaryHeap<Reverse<(u64, usize)>>,
     active: BTreeMap<usize, Active>,
+    /// A begun chunk whose next message is due before all others; it is neither in `due` nor in `active`.
+    first: Option<(usize, ChunkCursor)>,
     resident_bytes: usize,
+    spare: Spare,
     /// Damage to report before going on.
     problems: VecDeque<BagError>,
     /// Damage to report after the last message.
@@ -56,19 +64,23 @@ pub(crate) struct Messages {
 
 #[derive(Debug)]
 enum Active {
-    Chunk {
-        /// Messages asked for, in log-time order.
-        entries: Vec<Entry>,
-        next: usize,
-        /// `None` where the bytes were given up for others.
-        records: Option<Vec<u8>>,
-    },
+    Chunk(ChunkCursor),
     Run {
         header: MessageHeader,
         /// Where the payload of the next message starts.
         payload_offset: u64,
         payload_len: u64,
     },
+}
+
+/// A place in a decompressed chunk.
+#[derive(Debug)]
+struct ChunkCursor {
+    /// Messages asked for, in log-time order.
+    entries: Vec<Entry>,
+    next: usize,
+    /// `None` where the bytes were given up for others.
+    records: Option<Vec<u8>>,
 }
 
 impl Messages {
@@ -101,7 +113,9 @@ impl Messages {
             pending,
             due: BinaryHeap::new(),
             active: BTreeMap::new(),
+            first: None,
             resident_bytes: 0,
+            spare: Spare::default(),
             problems: VecDeque::new(),
             last: damaged.into_iter().chain(truncated).collect(),
             index,
@@ -114,7 +128,7 @@ impl Messages {
         match &index.spans[number] {
             Span::Run(run) => self.advance_run(number, run, run.offset),
             Span::Chunk(span) => {
-                let mut loaded = chunk::load(&mut self.file, span, &self.limits)?;
+                let mut loaded = chunk::load(&mut self.file, span, &self.limits, &mut self.spare)?;
                 self.problems.extend(loaded.problem.take());
                 let mut entries = loaded.entries;
                 entries.retain(|entry| self.wanted.message(&entry.header));
@@ -122,15 +136,15 @@ impl Messages {
                 if let Some(first) = entries.first() {
                     self.due.push(Reverse((first.header.log_time_ns, number)));
                     self.resident_bytes += loaded.records.len();
-                    self.active.insert(
-                        number,
-                        Active::Chunk {
-                            entries,
-                            next: 0,
-                            records: Some(loaded.records),
-                        },
-                    );
+                    let cursor = ChunkCursor {
+                        entries,
+                        next: 0,
+                        records: Some(loaded.records),
+                    };
+                    self.active.insert(number, Active::Chunk(cursor));
                     self.shed(number);
+                } else {
+                    self.spare.put(loaded.records);
                 }
                 Ok(())
             }
@@ -145,8 +159,8 @@ impl Messages {
         let mut by_due: Vec<(u64, usize)> = self.due.iter().map(|Reverse(key)| *key).collect();
         by_due.sort_unstable();
         for (_, number) in by_due.into_iter().rev().filter(|(_, number)| *number != keep) {
-            if let Some(Active::Chunk { records, .. }) = self.active.get_mut(&number) {
-                self.resident_bytes -= records.take().map_or(0, |bytes| bytes.len());
+            if let Some(Active::Chunk(cursor)) = self.active.get_mut(&number) {
+                self.resident_bytes -= cursor.records.take().map_or(0, |bytes| bytes.len());
             }
             if self.resident_bytes as u64 <= self.limits.max_resident_bytes {
                 break;
@@ -201,14 +215,9 @@ impl Messages {
                 self.advance_run(number, run, payload_offset + payload_len)?;
                 Ok(Some(self.message(header, data?)))
             }
-            (
-                Span::Chunk(span),
-                Some(Active::Chunk {
-                    entries,
-                    next,
-                    records,
-                }),
-            ) => self.take_from_chunk(number, span, entries, next, records),
+            (Span::Chunk(span), Some(Active::Chunk(cursor))) => {
+                self.take_from_chunk(number, span, cursor).map(Some)
+            }
             _ => Ok(None),
         }
     }
@@ -217,19 +226,17 @@ impl Messages {
         &mut self,
         number: usize,
         span: &ChunkSpan,
-        entries: Vec<Entry>,
-        next: usize,
-        records: Option<Vec<u8>>,
-    ) -> Result<Option<BagMessage>, BagError> {
-        let records = match records {
+        mut cursor: ChunkCursor,
+    ) -> Result<BagMessage, BagError> {
+        let records = match cursor.records.take() {
             Some(records) => records,
             None => {
-                let records = chunk::load(&mut self.file, span, &self.limits)?.records;
+                let records = chunk::load(&mut self.file, span, &self.limits, &mut self.spare)?.records;
                 self.resident_bytes += records.len();
                 records
             }
         };
-        let entry = entries[next];
+        let entry = cursor.entries[cursor.next];
         let limit = self.limits.max_message_bytes;
         // Only a file that changed while it is read has no such bytes.
         let payload = records.get(entry.start..entry.start + entry.len);
@@ -242,23 +249,32 @@ impl Messages {
             }),
             None => Err(self.file.bad(span.offset, "the chunk changed while it was read")),
         };
-        if let Some(following) = entries.get(next + 1) {
-            self.due.push(Reverse((following.header.log_time_ns, number)));
-            let records = Some(records);
-            let next = next + 1;
-            self.active.insert(
-                number,
-                Active::Chunk {
-                    entries,
-                    next,
-                    records,
-                },
-            );
+        cursor.next += 1;
+        if let Some(following) = cursor.entries.get(cursor.next) {
+            let key = (following.header.log_time_ns, number);
+            cursor.records = Some(records);
+            if self.is_first(key) {
+                self.first = Some((number, cursor));
+            } else {
+                self.due.push(Reverse(key));
+                self.active.insert(number, Active::Chunk(cursor));
+            }
             self.shed(number);
         } else {
             self.resident_bytes -= records.len();
+            self.spare.put(records);
         }
-        Ok(Some(self.message(entry.header, data?)))
+        Ok(self.message(entry.header, data?))
+    }
+
+    /// Whether a message is due before those of all other spans, begun or not.
+    fn is_first(&self, key: (u64, usize)) -> bool {
+        let before_due = self.due.peek().is_none_or(|Reverse(due)| key < *due);
+        let next_start = self
+            .pending
+            .last()
+            .map(|number| self.index.spans[*number].start_ns());
+        before_due && next_start.is_none_or(|start| key.0 < start)
     }
 
     fn message(&self, header: MessageHeader, data: Vec<u8>) -> BagMessage {
@@ -280,6 +296,12 @@ impl Iterator for Messages {
         loop {
             if let Some(problem) = self.problems.pop_front() {
                 return Some(Err(problem));
+            }
+            if let Some((number, cursor)) = self.first.take() {
+                let index = Arc::clone(&self.index);
+                if let Span::Chunk(span) = &index.spans[number] {
+                    return Some(self.take_from_chunk(number, span, cursor));
+                }
             }
             let due = self.due.peek().map(|Reverse((time, _))| *time);
             if let Some(&number) = self.pending.last()

@@ -226,6 +226,16 @@ impl RecordFile {
 
     /// The next `len` bytes, which must not be more than are left and than `limit`.
     pub(super) fn content(&mut self, len: u64, limit: u64) -> Result<Vec<u8>, BagError> {
+        self.content_into(Vec::new(), len, limit)
+    }
+
+    /// As [`content`](Self::content), in memory that was used before.
+    pub(super) fn content_into(
+        &mut self,
+        mut content: Vec<u8>,
+        len: u64,
+        limit: u64,
+    ) -> Result<Vec<u8>, BagError> {
         if len > limit {
             return Err(BagError::TooLarge {
                 path: self.path.clone(),
@@ -236,8 +246,10 @@ impl RecordFile {
                 limit,
             });
         }
-        let mut content = Vec::new();
+        // No more than the file has and the limit allows, whatever the length says.
         let here = len.min(self.left());
+        content.clear();
+        content.reserve_exact(here as usize);
         let read = (&mut self.reader).take(here).read_to_end(&mut content);
         self.at += read.map_err(BagError::io(&self.path))? as u64;
         if (content.len() as u64) < len {
