@@ -7,9 +7,8 @@ use std::sync::mpsc::{Receiver, channel};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use sensorium::io::messages::{POINT_CLOUD_TYPE, type_hash};
-use sensorium::io::ros::zenoh::{
-    HashMode, SessionEnvironment, SessionSettings, ZenohNode, ZenohNodeSettings,
-};
+use sensorium::io::ros::wire::HashMode;
+use sensorium::io::ros::zenoh::{SessionEnvironment, SessionSettings, ZenohNode, ZenohNodeSettings};
 use sensorium::io::ros::{Endpoint, NodeName, Qos, RosNode};
 use zenoh::Wait;
 use zenoh::qos::CongestionControl;

@@ -11,7 +11,8 @@ use std::process::{Child, Stdio};
 
 use ros::{PATIENCE, endpoint, free_port, listen, session, settings, wait_for};
 use sensorium::io::messages::{HeaderMsg, POINT_CLOUD_TYPE, PointCloud2Msg, STRING_TYPE, StringMsg};
-use sensorium::io::ros::zenoh::{Attachment, EntityKind, Gid, HashMode, ZenohNode, data_key};
+use sensorium::io::ros::wire::{Attachment, EntityKind, Gid, HashMode, data_key};
+use sensorium::io::ros::zenoh::ZenohNode;
 use sensorium::io::ros::{Durability, Endpoint, History, Qos, RosError, RosNode};
 use serde_json::Value;
 use zenoh::Wait;

@@ -6,8 +6,9 @@ use std::time::Duration;
 use clap::Args;
 use miette::{IntoDiagnostic, miette};
 
+use crate::io::ros::wire::HashMode;
 use crate::io::ros::zenoh::{
-    HashMode, SessionEnvironment, SessionSettings, ZenohNode, ZenohNodeSettings, domain_of_process,
+    SessionEnvironment, SessionSettings, ZenohNode, ZenohNodeSettings, domain_of_process,
 };
 use crate::io::ros::{NodeName, RosNode};
 

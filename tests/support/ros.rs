@@ -7,9 +7,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use sensorium::io::messages::type_hash;
-use sensorium::io::ros::zenoh::{
-    HashMode, SessionEnvironment, SessionSettings, ZenohNode, ZenohNodeSettings,
-};
+use sensorium::io::ros::wire::HashMode;
+use sensorium::io::ros::zenoh::{SessionEnvironment, SessionSettings, ZenohNode, ZenohNodeSettings};
 use sensorium::io::ros::{Endpoint, NodeName, Qos, Received, RosNode, RosSubscription};
 
 /// How long anything may take.

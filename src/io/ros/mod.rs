@@ -5,30 +5,22 @@
 
 #[cfg(feature = "dds")]
 pub mod dds;
+mod endpoint;
+mod error;
 mod names;
 mod qos;
 mod type_hash;
+pub mod wire;
 pub mod zenoh;
 
 use std::fmt;
 use std::sync::Arc;
 
+pub use endpoint::Endpoint;
+pub use error::RosError;
 pub use names::{NodeName, Remaps};
 pub use qos::{Durability, History, Qos, Reliability};
 pub use type_hash::{TypeHash, TypeHashError};
-
-/// One endpoint of a node: what it publishes or subscribes to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Endpoint {
-    /// Fully qualified topic, such as `/perception/objects`.
-    pub topic: String,
-    /// Type in its long form, such as `sensor_msgs/msg/PointCloud2`.
-    pub type_name: String,
-    /// Hash of the type.
-    pub type_hash: TypeHash,
-    /// Quality of service.
-    pub qos: Qos,
-}
 
 /// A message as it arrived.
 #[derive(Debug, Clone)]
@@ -44,44 +36,6 @@ pub struct Received {
 
 /// Called for every message, on a thread of the middleware: it must not wait.
 pub type OnMessage = Box<dyn Fn(Received) + Send + Sync>;
-
-/// Why an endpoint cannot be made or used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum RosError {
-    /// A name that ROS 2 does not allow.
-    #[error("{what} {name:?}: {reason}")]
-    Name {
-        /// What the name is for: a topic, a node, a namespace.
-        what: &'static str,
-        /// The name.
-        name: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The middleware cannot be joined.
-    #[error("cannot join the network: {0}")]
-    Open(String),
-    /// An endpoint cannot be made.
-    #[error("topic {topic}: {reason}")]
-    Endpoint {
-        /// The topic.
-        topic: String,
-        /// What the middleware says.
-        reason: String,
-    },
-    /// A message cannot be sent.
-    #[error("cannot publish on {topic}: {reason}")]
-    Publish {
-        /// The topic.
-        topic: String,
-        /// What the middleware says.
-        reason: String,
-    },
-    /// The node cannot be taken down in order.
-    #[error("cannot leave the network: {0}")]
-    Close(String),
-}
 
 /// A node of the ROS 2 graph. Every call may wait for the network and belongs on a thread that may.
 pub trait RosNode: Send + Sync + fmt::Debug {

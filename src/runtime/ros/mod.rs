@@ -18,8 +18,9 @@ use super::RuntimeError;
 use crate::io::messages::{CLOCK_TYPE, ClockMsg, TimeMsg, type_hash};
 #[cfg(feature = "dds")]
 use crate::io::ros::dds::{DdsNode, DdsSettings, networks_of_process};
+use crate::io::ros::wire::HashMode;
 use crate::io::ros::zenoh::{
-    HashMode, SessionEnvironment, SessionSettings, ZenohNode, ZenohNodeSettings, domain_of_process,
+    SessionEnvironment, SessionSettings, ZenohNode, ZenohNodeSettings, domain_of_process,
 };
 use crate::io::ros::{
     Endpoint, NodeName, OnMessage, Qos, Remaps, RosError, RosNode, RosPublisher, RosSubscription,

@@ -14,5 +14,5 @@ pub mod foxglove;
 pub mod interface;
 #[path = "../../../src/io/messages/mod.rs"]
 pub mod messages;
-#[path = "../../../src/io/ros/mod.rs"]
+#[path = "ros.rs"]
 pub mod ros;

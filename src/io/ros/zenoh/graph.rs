@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::keys::{EntityKind, Token};
+use crate::io::ros::wire::{EntityKind, Token};
 
 /// The nodes and endpoints that are known, by their tokens.
 #[derive(Debug, Clone, Default)]

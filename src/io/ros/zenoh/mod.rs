@@ -3,11 +3,7 @@
 //!
 //! Follows rmw_zenoh_cpp 0.1.9 (Humble), 0.2.10 (Jazzy) and later. Services and parameters are not part of it.
 
-mod attachment;
 mod graph;
-mod keys;
-mod qos_text;
-mod sequence;
 mod session;
 
 use std::fmt;
@@ -15,13 +11,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-pub use attachment::{ATTACHMENT_LEN, Attachment, AttachmentError, Gid};
 use graph::Graph;
-pub use keys::{
-    EntityKind, HashMode, TOKEN_PREFIX, Token, TokenEntity, TokenError, data_key, dds_type, ros_type,
-};
-pub use qos_text::{decode_qos, encode_qos};
-use sequence::Sequences;
 pub use session::{ROUTER_ENDPOINT, Router, SessionEnvironment, SessionSettings, domain_of_process};
 use zenoh::handlers::Callback;
 use zenoh::liveliness::LivelinessToken;
@@ -34,6 +24,9 @@ use zenoh_ext::{
     CacheConfig, HistoryConfig, MissDetectionConfig, RecoveryConfig,
 };
 
+use super::wire::{
+    Attachment, EntityKind, Gid, HashMode, Sequences, TOKEN_PREFIX, Token, TokenEntity, data_key,
+};
 use super::{
     Durability, Endpoint, History, NodeName, OnMessage, Qos, Received, Reliability, RosError, RosNode,
     RosPublisher, RosSubscription,

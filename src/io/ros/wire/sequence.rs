@@ -7,13 +7,13 @@ const PUBLISHERS: usize = 64;
 
 /// The last number of each publisher, the one heard last at the end.
 #[derive(Debug, Default)]
-pub(super) struct Sequences(Vec<(Gid, i64)>);
+pub struct Sequences(Vec<(Gid, i64)>);
 
 impl Sequences {
     /// Messages between the last one of this publisher and this one. A publisher's first message that arrives has
     /// missed none: what was sent before the subscription was not for it. Numbers that go back, as latched messages
     /// have them that are sent again, count for nothing.
-    pub(super) fn missed_before(&mut self, gid: Gid, sequence: i64) -> u64 {
+    pub fn missed_before(&mut self, gid: Gid, sequence: i64) -> u64 {
         let known = self.0.iter().position(|(other, _)| *other == gid);
         let Some(place) = known else {
             if self.0.len() == PUBLISHERS {
