@@ -488,7 +488,7 @@ fn a_pipeline_takes_sweeps_and_gives_objects_over_dds() {
                     let sent = PointCloud2Msg::decode(&message.data).unwrap().header.stamp_ns();
                     points.publish(message.data.clone()).unwrap();
                     answer = found
-                        .recv_timeout(Duration::from_secs(5))
+                        .recv_timeout(Duration::from_secs(2))
                         .ok()
                         .map(|found| (sent, found));
                 }

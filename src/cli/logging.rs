@@ -49,9 +49,10 @@ impl Verbosity {
     const fn filter(self) -> &'static str {
         match (self.quiet, self.verbose) {
             (true, _) => "error",
-            (false, 0) => "warn",
-            (false, 1) => "warn,sensorium=info",
-            (false, 2) => "warn,sensorium=debug",
+            // RustDDS warns of every address that it does not use yet.
+            (false, 0) => "warn,rustdds=error",
+            (false, 1) => "warn,rustdds=error,sensorium=info",
+            (false, 2) => "warn,rustdds=error,sensorium=debug",
             (false, _) => "info,sensorium=trace",
         }
     }
