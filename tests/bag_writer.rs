@@ -8,7 +8,7 @@ use std::path::Path;
 use sensorium::io::bag::{Bag, BagTopic, BagWriteError, BagWriter, BagWriterSettings, Storage, WrittenBag};
 use sensorium::io::messages::{CLOCK_TYPE, IMAGE_TYPE, POINT_CLOUD_TYPE, TF_TYPE, definition};
 use sensorium::io::recorder::RecordCompression;
-use sensorium::io::ros::{History, Qos, TypeHash};
+use sensorium::io::ros::{History, Qos};
 use serde_json::Value;
 
 const START_NS: u64 = 1_700_000_000_000_000_000;
@@ -27,8 +27,11 @@ fn oracle(reader: &str, path: &Path) -> Option<Vec<Value>> {
 }
 
 fn topics() -> [BagTopic; 4] {
-    let mut tf_static = BagTopic::of_type("/tf_static", TF_TYPE).offering(Qos::latched(1));
-    tf_static.type_hash = Some(TF_HASH.parse::<TypeHash>().unwrap());
+    let tf_static = BagTopic::of_type("/tf_static", TF_TYPE).offering(Qos::latched(1));
+    assert_eq!(
+        tf_static.type_hash.map(|hash| hash.to_string()).as_deref(),
+        Some(TF_HASH)
+    );
     let keep_all = Qos {
         history: History::KeepAll,
         ..Qos::reliable(1)

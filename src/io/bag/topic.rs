@@ -1,7 +1,7 @@
 //! What a bag says of its topics.
 
 use super::{BagWarning, qos};
-use crate::io::messages::definition;
+use crate::io::messages::{definition, type_hash};
 use crate::io::ros::{Qos, TypeHash};
 
 /// The text that defines a type.
@@ -47,7 +47,7 @@ pub(super) struct FileTopic {
 }
 
 impl BagTopic {
-    /// A topic of ROS 2 messages in CDR, to be written; its definition is there if this crate knows the type.
+    /// A topic of ROS 2 messages in CDR, to be written; definition and hash are there if this crate knows the type.
     #[must_use]
     pub fn of_type(name: &str, type_name: &str) -> Self {
         Self {
@@ -56,7 +56,7 @@ impl BagTopic {
             serialization: "cdr".to_owned(),
             messages: 0,
             offered_qos: Vec::new(),
-            type_hash: None,
+            type_hash: type_hash(type_name),
             definition: definition(type_name).map(|text| TypeDefinition {
                 encoding: "ros2msg".to_owned(),
                 text,
