@@ -14,7 +14,7 @@ use sensorium::io::bag::Bag;
 use sensorium::io::messages::{CLOCK_TYPE, ClockMsg, IMAGE_TYPE};
 use sensorium::io::ros::zenoh::ZenohNode;
 use sensorium::io::ros::{Qos, RosNode};
-use tiny::{Lab, Outcome, await_end, film, found, numbered, outcome, sensorium};
+use tiny::{Lab, Outcome, await_end, found, numbered, outcome, sensorium};
 
 const TOPIC: &str = "/camera/image";
 
@@ -40,10 +40,16 @@ fn play_command(lab: &Lab, port: u16, arguments: &[&str]) -> Command {
     command
 }
 
+/// Raw pictures of numbered frames.
+fn pictures(count: usize, period_ns: u64) -> Vec<tiny::Frame> {
+    let picture = |i: usize| tiny::raw(TOPIC, i as u64 * period_ns, &numbered(i).0);
+    (0..count).map(picture).collect()
+}
+
 #[test]
 fn every_message_arrives_as_the_bag_has_it_with_the_clock_before_it() {
     let lab = Lab::new();
-    let bag = lab.bag(&film(TOPIC, 12, 20_000_000));
+    let bag = lab.bag(&pictures(12, 20_000_000));
     let port = free_port();
     let node = ZenohNode::open(&settings("reader", session(None, Some(port)))).unwrap();
     let (_a, images) = listen(&node, &endpoint("/renamed", IMAGE_TYPE, Qos::reliable(10)));
@@ -72,7 +78,7 @@ fn every_message_arrives_as_the_bag_has_it_with_the_clock_before_it() {
 #[test]
 fn a_bag_that_is_played_and_a_pipeline_that_runs_are_two_processes() {
     let lab = Lab::new();
-    lab.bag(&film(TOPIC, 20, 50_000_000));
+    lab.bag(&pictures(20, 50_000_000));
     let port = free_port();
     let pipeline = format!(
         "\
@@ -133,7 +139,7 @@ nodes:
 #[test]
 fn what_cannot_be_played_is_told_before_anything_is_sent() {
     let lab = Lab::new();
-    lab.bag(&film(TOPIC, 2, 50_000_000));
+    lab.bag(&pictures(2, 50_000_000));
     for (arguments, told) in [
         (&["--topics", "/no"][..], "the bag has no topic /no"),
         (&["--start", "100"][..], "the start lies 100.000 s into the bag"),

@@ -78,6 +78,27 @@ fn two_nodes_find_each_other_and_talk() {
 }
 
 #[test]
+fn a_subscription_may_be_there_before_anybody_can_be_reached() {
+    let port = free_port();
+    let listener = ZenohNode::open(&settings("listener", session(None, Some(port)))).unwrap();
+    let chatter = endpoint("/chatter", STRING_TYPE, Qos::reliable(10));
+    let (subscription, messages) = listen(&listener, &chatter);
+    let talker = ZenohNode::open(&settings("talker", session(Some(port), None))).unwrap();
+    let publisher = talker.publisher(&chatter).unwrap();
+    wait_for("the talker sees its listener", || publisher.has_subscribers());
+    wait_for("the listener sees its talker", || subscription.has_publishers());
+    for i in 0..5 {
+        publisher.publish(text(&format!("hello {i}"))).unwrap();
+    }
+    for i in 0..5 {
+        let message = messages.recv_timeout(PATIENCE).unwrap();
+        assert_eq!(message.data, text(&format!("hello {i}")));
+    }
+    listener.close().unwrap();
+    talker.close().unwrap();
+}
+
+#[test]
 fn a_late_subscription_gets_what_is_latched_and_nothing_else() {
     let port = free_port();
     let early = ZenohNode::open(&settings("early", session(Some(port), None))).unwrap();
