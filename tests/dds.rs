@@ -25,7 +25,7 @@ use sensorium::io::sim::{Drive, DriveConfig};
 use serde_json::{Value, json};
 
 /// How long anything may take that must happen.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 /// A small cloud, and one that travels in many fragments.
 const SIZES: [usize; 2] = [208, 1_600_000];
 

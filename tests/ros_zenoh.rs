@@ -8,11 +8,12 @@ mod support;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
 use ros::{PATIENCE, endpoint, free_port, listen, session, settings, wait_for};
 use sensorium::io::messages::{HeaderMsg, POINT_CLOUD_TYPE, PointCloud2Msg, STRING_TYPE, StringMsg};
 use sensorium::io::ros::wire::{Attachment, EntityKind, Gid, HashMode, data_key};
-use sensorium::io::ros::zenoh::ZenohNode;
+use sensorium::io::ros::zenoh::{SessionSettings, ZenohNode};
 use sensorium::io::ros::{Durability, Endpoint, History, Qos, RosError, RosNode};
 use serde_json::Value;
 use zenoh::Wait;
@@ -328,7 +329,12 @@ fn we_read_what_python_publishes_latched_or_not() {
 #[test]
 fn a_reliable_publisher_that_keeps_all_loses_nothing() {
     let port = free_port();
-    let talker = ZenohNode::open(&settings("talker", session(Some(port), None))).unwrap();
+    // Nothing waits for the network but what has to.
+    let hasty = SessionSettings {
+        patience: Some(Duration::ZERO),
+        ..session(Some(port), None)
+    };
+    let talker = ZenohNode::open(&settings("talker", hasty)).unwrap();
     let listener = ZenohNode::open(&settings("listener", session(None, Some(port)))).unwrap();
     let qos = Qos {
         history: History::KeepAll,

@@ -106,7 +106,7 @@ fn a_device_that_is_lost_costs_what_is_on_it_and_the_run_goes_on() {
         );
         assert_eq!(number(&lines[20 - lost as usize], "dropped_before"), lost);
         for words in [
-            "WARN sensorium::runtime::run: faults are injected into the device",
+            "WARN sensorium::runtime::detectors: faults are injected into the device",
             &format!("WARN sensorium::runtime::owner::recovery: the device is lost cause=\"{CAUSE}\""),
             "INFO sensorium::runtime::owner::recovery: the device is back device=cpu after_ms=",
         ] {

@@ -13,6 +13,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use ros::{PATIENCE, endpoint, free_port, listen, session, settings, wait_for};
+use sensorium::io::cdr::CdrReader;
 use sensorium::io::drive_bag::{POINTS_TOPIC, drive_messages};
 use sensorium::io::messages::*;
 use sensorium::io::ros::zenoh::ZenohNode;
@@ -91,6 +92,17 @@ fn until_it_answers(publisher: &dyn RosPublisher, frame: &[u8], answers: &Receiv
     panic!("no answer");
 }
 
+/// The next message with this stamp in its header.
+fn answer_to(stamp_ns: i64, messages: &Receiver<Received>) -> Vec<u8> {
+    loop {
+        let data = next(messages);
+        let header = HeaderMsg::read(&mut CdrReader::new(&data).unwrap()).unwrap();
+        if header.stamp_ns() == stamp_ns {
+            return data;
+        }
+    }
+}
+
 fn sensor(topic: &str, type_name: &str) -> Endpoint {
     endpoint(topic, type_name, Qos::sensor_data(5))
 }
@@ -128,15 +140,14 @@ fn images_go_in_and_regions_come_out() {
     let (_f, diagnostics) = listen(&peer, &reliable("/diagnostics", DIAGNOSTIC_ARRAY_TYPE));
     let first = tiny::raw("/unused", 0, &numbered(0).0);
     until_it_answers(&*images, &first.data, &objects);
-    // What was sent while the program woke up may still come out.
-    while objects.recv_timeout(Duration::from_millis(300)).is_ok() {}
     for i in 1..4 {
         let (picture, square) = numbered(i);
         let frame = tiny::raw("/unused", i as u64 * 100_000_000, &picture);
         images.publish(frame.data.clone()).unwrap();
-        let bytes = next(&objects);
-        let message = DetectedObjectsWithFeatureMsg::decode(&bytes).unwrap();
         let sent = ImageMsg::decode(&frame.data).unwrap();
+        // Answers to what was sent before may still be under way.
+        let bytes = answer_to(sent.header.stamp_ns(), &objects);
+        let message = DetectedObjectsWithFeatureMsg::decode(&bytes).unwrap();
         assert_eq!(message.header, sent.header);
         let [found] = &message.feature_objects[..] else {
             panic!("{message:?}");
@@ -317,9 +328,12 @@ fn sweeps_go_in_and_objects_come_out() {
                     wait_for("somebody takes sweeps", || points.has_subscribers());
                     points.publish(message.data.clone()).unwrap();
                     let sent = PointCloud2Msg::decode(&message.data).unwrap().header;
-                    let Ok(answer) = found.recv_timeout(Duration::from_secs(20)) else {
-                        continue;
-                    };
+                    let mut answers = std::iter::from_fn(|| found.recv_timeout(Duration::from_secs(20)).ok());
+                    let answer = answers.find(|answer| {
+                        let answer = DetectedObjectsMsg::decode(&answer.data).unwrap();
+                        answer.header.stamp_ns() == sent.stamp_ns()
+                    });
+                    let Some(answer) = answer else { continue };
                     let answer = DetectedObjectsMsg::decode(&answer.data).unwrap();
                     assert_eq!(answer.header, sent);
                     assert!(

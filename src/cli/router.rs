@@ -4,8 +4,9 @@ use std::process::ExitCode;
 
 use miette::{IntoDiagnostic, WrapErr, miette};
 
+use super::report;
 use super::run::interrupt;
-use crate::io::ros::zenoh::{ROUTER_ENDPOINT, Router, SessionEnvironment};
+use crate::io::ros::zenoh::{Router, SessionEnvironment};
 
 /// Runs a zenoh router until it is interrupted: nodes on rmw_zenoh, ours and those of ROS 2, find each other
 /// through it.
@@ -17,8 +18,8 @@ use crate::io::ros::zenoh::{ROUTER_ENDPOINT, Router, SessionEnvironment};
   sensorium router
   sensorium router --listen tcp/127.0.0.1:7447")]
 pub(super) struct Args {
-    /// Endpoint to listen on; can be given several times.
-    #[arg(long, value_name = "ENDPOINT", default_value = ROUTER_ENDPOINT)]
+    /// Endpoint to listen on; can be given several times [default: tcp/[::]:7447, or what the file says].
+    #[arg(long, value_name = "ENDPOINT")]
     listen: Vec<String>,
 }
 
@@ -34,13 +35,14 @@ pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
         .wrap_err("the asynchronous runtime cannot start")?;
     let environment = SessionEnvironment::of_process().into_diagnostic()?;
     let file = std::env::var("ZENOH_ROUTER_CONFIG_URI").ok();
+    let file = file.filter(|file| !file.trim().is_empty());
     let router = Router::start(&args.listen, file.as_deref(), &environment).map_err(|error| {
         miette!(
             help = "another router may be running; --listen names another endpoint",
             "{error}"
         )
     })?;
-    tracing::warn!(listen = ?args.listen, "the router runs; Ctrl-C ends it");
+    report::print("the router runs; Ctrl-C ends it")?;
     tokio.block_on(interrupt()).into_diagnostic()?;
     router.stop().into_diagnostic()?;
     Ok(ExitCode::SUCCESS)

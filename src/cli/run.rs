@@ -17,8 +17,11 @@ use crate::runtime::{self, Progress, RunOptions, RunOutput, RuntimeError, Shutdo
 /// How long frames under way get to come out after Ctrl-C.
 const DRAIN: Duration = Duration::from_millis(600);
 
-/// Runs a pipeline on a bag: detections go to zenoh, to recordings and to JSON lines; a table of latencies
-/// and drops comes at the end.
+/// Runs a pipeline on a bag, a simulated drive or live sensors: detections go to zenoh, to topics of ROS 2, to recordings
+/// and to JSON lines; a table of latencies and drops comes at the end.
+///
+/// A pipeline with live sources (`subscribe: ros2`) is a node of the ROS 2 graph and runs until it is interrupted. Nodes
+/// find each other through a router (`sensorium router`); ROS_DOMAIN_ID and the variables of rmw_zenoh apply.
 ///
 /// Ctrl-C (or SIGTERM) stops the source and lets the frames under way come out; a second one ends at once. The
 /// exit code is 0 if everything that was asked for was done, 1 otherwise; a run that was stopped, and frames that
@@ -217,6 +220,15 @@ impl Bar {
 impl Progress for Bar {
     fn started(&self, messages: u64) {
         self.bar.set_length(messages);
+    }
+
+    fn subscribes(&self, source: &str, topics: &[Arc<str>]) {
+        // Messages come when they come, so there is nothing to fill a bar with.
+        self.bar.finish_and_clear();
+        eprintln!(
+            "{source} is ready and subscribes to {}; Ctrl-C ends the run",
+            topics.join(", ")
+        );
     }
 
     fn message(&self) {

@@ -26,8 +26,8 @@ pub(crate) struct Poses {
 struct Troubles {
     /// The last one.
     last: Option<(Instant, String)>,
-    /// Kinds that were logged: a cause is told once, not once a sweep.
-    logged: HashSet<Discriminant<TfError>>,
+    /// Kinds that were logged, `None` for jumps back: a cause is told once, not once a sweep.
+    logged: HashSet<Option<Discriminant<TfError>>>,
 }
 
 impl Poses {
@@ -48,8 +48,12 @@ impl Poses {
         let message = TfMsg::decode(message)?;
         let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         let update = buffer.insert(&message, fixed);
+        drop(buffer);
         if update.jumps_back > 0 {
-            tracing::warn!("transforms jumped back in time; those before are forgotten");
+            self.note(
+                "transforms jumped back in time; those before are forgotten".to_owned(),
+                None,
+            );
         }
         Ok(())
     }
@@ -62,14 +66,20 @@ impl Poses {
         match found {
             Ok(pose) => Some(pose.matrix()),
             Err(error) => {
-                let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
-                if troubles.logged.insert(discriminant(&error)) {
-                    tracing::warn!(frame_id, %error, "it is not known where a sensor was");
-                }
-                troubles.last = Some((Instant::now(), error.to_string()));
+                let text = format!("where {frame_id} was is not known: {error}");
+                self.note(text, Some(discriminant(&error)));
                 None
             }
         }
+    }
+
+    /// Keeps a trouble for whoever asks, and logs the first of its kind.
+    fn note(&self, text: String, kind: Option<Discriminant<TfError>>) {
+        let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        if troubles.logged.insert(kind) {
+            tracing::warn!("{text}");
+        }
+        troubles.last = Some((Instant::now(), text));
     }
 
     /// What kept the last lookup from being answered, if that was just now.

@@ -31,6 +31,10 @@ use crate::telemetry::{
 pub trait Progress: Send + Sync {
     /// The run starts; so many messages will be played.
     fn started(&self, messages: u64);
+    /// A source listens to these topics from now on.
+    fn subscribes(&self, source: &str, topics: &[Arc<str>]) {
+        let _ = (source, topics);
+    }
     /// One more message was played.
     fn message(&self);
     /// A result came out so long after its frame was due; so many objects are in it, and so many frames were dropped so
@@ -140,7 +144,14 @@ pub async fn run(
             .get(model)
             .map(|model| models::sensor_of(&model.family))
     };
-    let graph = join_graph(pipeline, &options).await?;
+    // What is wrong with files is told before a router is waited for.
+    let loaded = if ros::is_used(pipeline) {
+        check_outputs(pipeline)?;
+        Some(models::load_all(pipeline)?)
+    } else {
+        None
+    };
+    let graph = join_graph(pipeline, &options, &shutdown).await?;
     let sources = if options.build_only {
         Vec::new()
     } else {
@@ -194,7 +205,10 @@ pub async fn run(
     // An output that cannot be written is told before anything is computed, and no file is touched for a run
     // that cannot start.
     check_outputs(pipeline)?;
-    let detectors = models::load_all(pipeline)?;
+    let detectors = match loaded {
+        Some(detectors) => detectors,
+        None => models::load_all(pipeline)?,
+    };
     let (sinks, outlets) = plan_sinks(pipeline, &shared);
     let mut endings: FuturesUnordered<Ending> = FuturesUnordered::new();
     let config = pipeline.device.config(&options.device_environment);
@@ -215,6 +229,12 @@ pub async fn run(
         options
             .progress
             .started(sources.iter().map(|source| source.frames).sum());
+        for source in sources
+            .iter()
+            .filter(|source| source.settings.subscribe.is_some())
+        {
+            options.progress.subscribes(&source.node, &source.topics);
+        }
         start_sources(
             sources,
             pipeline,
@@ -281,13 +301,20 @@ pub async fn run(
 async fn join_graph(
     pipeline: &Pipeline,
     options: &RunOptions,
+    shutdown: &Shutdown,
 ) -> Result<Option<Arc<RosGraph>>, RuntimeError> {
     if options.build_only || !ros::is_used(pipeline) {
         return Ok(None);
     }
     let (settings, given) = (pipeline.ros2.clone(), options.ros_node.clone());
     // It may wait for a router.
-    let joined = tokio::task::spawn_blocking(move || RosGraph::open(&settings, given)).await;
+    let joining = tokio::task::spawn_blocking(move || RosGraph::open(&settings, given));
+    let joined = tokio::select! {
+        joined = joining => joined,
+        () = shutdown.draining() => {
+            return Err(RuntimeError::Incomplete("stopped before the ROS 2 graph was joined".into()));
+        }
+    };
     let died = |error: tokio::task::JoinError| RuntimeError::ActorDied {
         actor: "ROS 2 node".into(),
         reason: error.to_string(),

@@ -211,8 +211,16 @@ impl Source {
         }
     }
 
-    /// Counts messages that never got here.
+    /// Counts messages that never got here, those of a topic without a stream under its own name.
     fn lost(&self, topic: &Arc<str>, count: u64, reason: DropReason) {
+        if !self
+            .outlets
+            .iter()
+            .any(|outlet| outlet.streams.contains_key(topic))
+        {
+            let stream = self.ledger.streams().register(topic);
+            self.ledger.frames_lost(stream, count, &self.node, reason);
+        }
         for outlet in &self.outlets {
             if let Some(&stream) = outlet.streams.get(topic) {
                 self.ledger.frames_lost(stream, count, &self.node, reason);

@@ -70,20 +70,20 @@ pub(super) struct Args {
     /// Gives a topic another name: FROM:=TO. Can be given several times.
     #[arg(long, value_name = "FROM:=TO", value_parser = remap)]
     remap: Vec<(String, String)>,
-    /// Publish /clock: HZ times a second, or before each message if no number is given.
-    #[arg(long, value_name = "HZ", num_args = 0..=1, default_missing_value = "messages", value_parser = clock)]
+    /// Publish /clock: HZ times a second (--clock=100), or before each message if no number is given.
+    #[arg(long, value_name = "HZ", num_args = 0..=1, require_equals = true, default_missing_value = "messages", value_parser = clock)]
     clock: Option<Clock>,
     /// Bytes that are read ahead.
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "64MiB", conflicts_with = "preload")]
     read_ahead: u64,
     /// Read the whole bag before the first message, if it has no more than these bytes.
-    #[arg(long, value_name = "BYTES", value_parser = bytes, num_args = 0..=1, default_missing_value = "8GiB")]
+    #[arg(long, value_name = "BYTES", value_parser = bytes, num_args = 0..=1, require_equals = true, default_missing_value = "8GiB")]
     preload: Option<u64>,
     /// Begin paused.
     #[arg(long)]
     paused: bool,
     /// Wait at most so many seconds for somebody to subscribe.
-    #[arg(long, value_name = "SECONDS", value_parser = seconds_ns, default_value = "3")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds_ns, default_value = "10")]
     wait: u64,
     /// Name of the node.
     #[arg(long, value_name = "NAME", default_value = "sensorium_player")]

@@ -91,15 +91,18 @@ pub(super) fn capacity_status(within: bool) -> Status {
 #[derive(Debug)]
 pub(super) struct ProcessingWatch {
     settings: DiagnosticsSettings,
+    /// What its status is called.
+    task: String,
     last_ms: Option<f64>,
     /// When processing was fast enough last, or when it first was too slow.
     in_time_at: Option<Instant>,
 }
 
 impl ProcessingWatch {
-    pub(super) const fn new(settings: DiagnosticsSettings) -> Self {
+    pub(super) const fn new(settings: DiagnosticsSettings, task: String) -> Self {
         Self {
             settings,
+            task,
             last_ms: None,
             in_time_at: None,
         }
@@ -112,7 +115,7 @@ impl ProcessingWatch {
 
     /// The status at this moment.
     pub(super) fn status(&mut self, now: Instant) -> Status {
-        let task = "processing_time_status".to_owned();
+        let task = self.task.clone();
         let Some(last_ms) = self.last_ms else {
             return Status {
                 level: diagnostic_level::OK,
@@ -245,7 +248,7 @@ mod tests {
     fn slow_frames_are_a_warning_and_being_slow_for_long_an_error() {
         let start = Instant::now();
         let at = |ms: u64| start + Duration::from_millis(ms);
-        let mut watch = ProcessingWatch::new(DiagnosticsSettings::default());
+        let mut watch = ProcessingWatch::new(DiagnosticsSettings::default(), "t".into());
         let waiting = watch.status(at(0));
         assert_eq!((waiting.level, waiting.values.len()), (diagnostic_level::OK, 0));
 
@@ -272,7 +275,7 @@ mod tests {
     #[test]
     fn a_start_that_is_slow_counts_from_the_first_frame() {
         let start = Instant::now();
-        let mut watch = ProcessingWatch::new(DiagnosticsSettings::default());
+        let mut watch = ProcessingWatch::new(DiagnosticsSettings::default(), "t".into());
         watch.took(500.0);
         assert_eq!(watch.status(start).level, diagnostic_level::WARN);
         let later = start + Duration::from_millis(1_001);

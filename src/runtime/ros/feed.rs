@@ -61,7 +61,9 @@ struct Place {
 struct Waiting {
     places: Vec<Place>,
     transforms: VecDeque<(Arc<str>, Arrival)>,
-    transforms_lost: u64,
+    /// Transforms that gave up their place, and that did not arrive.
+    transforms_displaced: u64,
+    transforms_missed: u64,
     /// The place that is looked at first, so that none starves another.
     turn: usize,
 }
@@ -76,7 +78,7 @@ struct Inbox {
 #[derive(Debug)]
 enum Taken {
     Transform(Arc<str>, Arrival),
-    TransformsLost(u64),
+    TransformsLost { displaced: u64, missed: u64 },
     Sensor { place: usize, content: Place },
 }
 
@@ -107,9 +109,15 @@ impl Inbox {
     fn put_transforms(&self, topic: &Arc<str>, received: Received) {
         let arrived = Instant::now();
         let mut waiting = self.lock();
-        if waiting.transforms.len() == TRANSFORMS {
-            waiting.transforms.pop_front();
-            waiting.transforms_lost += 1;
+        waiting.transforms_missed = waiting.transforms_missed.saturating_add(received.missed_before);
+        if waiting.transforms.len() >= TRANSFORMS {
+            // What is fixed is not sent again, so what moves gives way first.
+            let moving = waiting
+                .transforms
+                .iter()
+                .position(|(topic, _)| **topic == *TF_TOPIC);
+            waiting.transforms.remove(moving.unwrap_or(0));
+            waiting.transforms_displaced += 1;
         }
         waiting
             .transforms
@@ -133,7 +141,7 @@ impl Waiting {
     /// The place that is to be emptied next.
     fn next(&self) -> Option<usize> {
         let count = self.places.len();
-        if !self.transforms.is_empty() || self.transforms_lost > 0 {
+        if !self.transforms.is_empty() || self.transforms_displaced > 0 || self.transforms_missed > 0 {
             return Some(count);
         }
         let mut places = (0..count).map(|i| (self.turn + i) % count);
@@ -141,8 +149,11 @@ impl Waiting {
     }
 
     fn take(&mut self) -> Option<Taken> {
-        if self.transforms_lost > 0 {
-            return Some(Taken::TransformsLost(std::mem::take(&mut self.transforms_lost)));
+        if self.transforms_displaced > 0 || self.transforms_missed > 0 {
+            return Some(Taken::TransformsLost {
+                displaced: std::mem::take(&mut self.transforms_displaced),
+                missed: std::mem::take(&mut self.transforms_missed),
+            });
         }
         if let Some((topic, arrival)) = self.transforms.pop_front() {
             return Some(Taken::Transform(topic, arrival));
@@ -193,12 +204,10 @@ impl LiveFeed {
             (message, arrived)
         };
         match taken {
-            Taken::TransformsLost(count) => {
-                tracing::warn!(
-                    count,
-                    "transforms came faster than they were taken; the oldest are lost"
-                );
-                true
+            Taken::TransformsLost { displaced, missed } => {
+                let topic = Arc::from(TF_TOPIC);
+                stage.lost(&topic, missed, DropReason::NotDelivered)
+                    && stage.lost(&topic, displaced, DropReason::ChannelFullOldest)
             }
             Taken::Transform(topic, arrival) => {
                 let (message, arrived) = message(&topic, TF_TYPE, arrival);
@@ -295,13 +304,28 @@ mod tests {
     fn transforms_go_before_sensors_and_lost_ones_are_told() {
         let inbox = Inbox::new(1);
         inbox.put(0, received(1, 0));
-        let topic: Arc<str> = "/tf".into();
-        for _ in 0..TRANSFORMS + 3 {
+        let (topic, fixed): (Arc<str>, Arc<str>) = (TF_TOPIC.into(), TF_STATIC_TOPIC.into());
+        inbox.put_transforms(&fixed, received(8, 0));
+        inbox.put_transforms(&topic, received(7, 2));
+        for _ in 0..TRANSFORMS + 1 {
             inbox.put_transforms(&topic, received(7, 0));
         }
-        assert!(matches!(inbox.take(), Some(Taken::TransformsLost(3))));
-        for _ in 0..TRANSFORMS {
-            assert!(matches!(inbox.take(), Some(Taken::Transform(..))));
+        let lost = inbox.take();
+        assert!(
+            matches!(
+                lost,
+                Some(Taken::TransformsLost {
+                    displaced: 3,
+                    missed: 2
+                })
+            ),
+            "{lost:?}"
+        );
+        for i in 0..TRANSFORMS {
+            let Some(Taken::Transform(topic, _)) = inbox.take() else {
+                panic!("transform {i}");
+            };
+            assert_eq!(*topic == *fixed, i == 0, "what is fixed stays");
         }
         assert!(matches!(inbox.take(), Some(Taken::Sensor { .. })));
     }

@@ -114,7 +114,11 @@ impl RosSink {
                 clock: ros_clock.clone(),
                 publisher: graph.publisher("/diagnostics", DIAGNOSTIC_ARRAY_TYPE, Qos::reliable(10))?,
             });
-            let watch = Arc::new(Mutex::new(ProcessingWatch::new(parts.diagnostics)));
+            let task = match parts.scope {
+                Some(scope) => format!("{scope}/processing_time_status"),
+                None => "processing_time_status".to_owned(),
+            };
+            let watch = Arc::new(Mutex::new(ProcessingWatch::new(parts.diagnostics, task)));
             let interval_ms = parts.diagnostics.validation_callback_interval_ms;
             let updater = Updater::start(
                 Arc::clone(&diagnostics),
@@ -190,7 +194,9 @@ impl Debug {
         let started_ns = meta.times.span(Stage::Prepare).map(|span| span.started_ns);
         let processing_ms =
             started_ns.map(|started_ns| self.clock.now_ns().saturating_sub(started_ns) as f64 / 1e6);
-        let latency_ms = self.ros_clock.now_ns().saturating_sub(meta.stamp_ns) as f64 / 1e6;
+        // Before the first message on /clock there is no time to compare with.
+        let now_ns = Some(self.ros_clock.now_ns()).filter(|now_ns| *now_ns > 0);
+        let latency_ms = now_ns.map(|now_ns| now_ns.saturating_sub(meta.stamp_ns) as f64 / 1e6);
         if let Some(processing_ms) = processing_ms {
             let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
             watch.took(processing_ms);
@@ -199,7 +205,7 @@ impl Debug {
         for (publisher, value) in [
             (&self.cyclic_time, cyclic_ms),
             (&self.processing_time, processing_ms),
-            (&self.pipeline_latency, Some(latency_ms)),
+            (&self.pipeline_latency, latency_ms),
         ] {
             if let Some(data) = value {
                 let message = Float64StampedMsg { stamp, data }.encode();

@@ -139,10 +139,10 @@ struct Numbers {
 impl Numbers {
     fn missed_before(&mut self, message: &DeserializedCacheChange<Vec<u8>>) -> u64 {
         let number = i64::from(message.sequence_number);
-        match self.last.insert(message.writer_guid(), number) {
-            Some(last) => u64::try_from(number.saturating_sub(last).saturating_sub(1)).unwrap_or(0),
-            None => 0,
-        }
+        let last = self.last.entry(message.writer_guid()).or_insert(number);
+        let missed = number.saturating_sub(*last).saturating_sub(1);
+        *last = number.max(*last);
+        u64::try_from(missed).unwrap_or(0)
     }
 }
 

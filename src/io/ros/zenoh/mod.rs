@@ -7,7 +7,7 @@ mod graph;
 mod session;
 
 use std::fmt;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -227,7 +227,7 @@ impl RosNode for ZenohNode {
         Ok(Arc::new(ZenohPublisher {
             endpoint: endpoint.clone(),
             gid: Gid::of_token(&token.to_string()),
-            sent: AtomicI64::new(0),
+            sent: Mutex::new(0),
             publisher,
             graph: self.graph.clone(),
             _token: liveliness,
@@ -302,8 +302,8 @@ impl RosNode for ZenohNode {
 struct ZenohPublisher {
     endpoint: Endpoint,
     gid: Gid,
-    /// Messages sent so far.
-    sent: AtomicI64,
+    /// Messages sent so far; held while one is sent, so that numbers leave in their order.
+    sent: Mutex<i64>,
     publisher: AdvancedPublisher<'static>,
     graph: Graph,
     _token: LivelinessToken,
@@ -324,8 +324,10 @@ impl RosPublisher for ZenohPublisher {
 
     fn publish(&self, data: Vec<u8>) -> Result<(), RosError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        *sent += 1;
         let attachment = Attachment {
-            sequence: self.sent.fetch_add(1, Ordering::Relaxed) + 1,
+            sequence: *sent,
             source_time_ns: i64::try_from(now.as_nanos()).unwrap_or(i64::MAX),
             gid: self.gid,
         };

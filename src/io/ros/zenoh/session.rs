@@ -97,7 +97,7 @@ pub struct Router(Session);
 pub const ROUTER_ENDPOINT: &str = "tcp/[::]:7447";
 
 impl Router {
-    /// Starts a router on these endpoints. `config_file` (`ZENOH_ROUTER_CONFIG_URI`) takes the place of rmw_zenoh's
+    /// Starts a router on these endpoints; on [`ROUTER_ENDPOINT`] if there are none and no file. `config_file` (`ZENOH_ROUTER_CONFIG_URI`) takes the place of rmw_zenoh's
     /// settings.
     ///
     /// # Errors
@@ -112,6 +112,8 @@ impl Router {
                 .map_err(|error| RosError::Open(format!("{file}: {}", words(&error))))?,
             None => {
                 let mut config = Config::default();
+                let endpoints = serde_json::Value::from(vec![ROUTER_ENDPOINT]).to_string();
+                set(&mut config, "listen/endpoints", &endpoints)?;
                 set(&mut config, "scouting/multicast/enabled", "false")?;
                 set(&mut config, "timestamping/enabled", "true")?;
                 set(&mut config, "transport/link/tx/lease", "60000")?;
@@ -234,8 +236,8 @@ fn await_router(session: &Session, settings: &SessionSettings) {
         }
         if attempt == 1 {
             tracing::warn!(
-                "no zenoh router at tcp/localhost:7447 yet, so that nodes do not find each other: start one with `zenohd` or \
-                 `ros2 run rmw_zenoh_cpp rmw_zenohd`, or name endpoints to connect to"
+                "no zenoh router can be reached yet, so that nodes do not find each other: start one with `sensorium \
+                 router` (or `ros2 run rmw_zenoh_cpp rmw_zenohd`), or name endpoints to connect to"
             );
         }
         if attempts > 0 && attempt >= attempts {
