@@ -208,6 +208,8 @@ impl Place<'_> {
     /// The file that is named; `None` where none is, or a launch file is to say it.
     fn file(&self) -> Result<Option<PathBuf>, ParamError> {
         match &self.leaf.value {
+            // Paths are repeated in messages, which go to terminals.
+            Value::Text(text) if text.contains(char::is_control) => Err(self.refuse("the path of a file")),
             Value::Text(text) if text.is_empty() || text.contains(SUBSTITUTION) => Ok(None),
             Value::Text(text) => {
                 let folder = self.path.parent().unwrap_or_else(|| Path::new(""));

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use sensorium::perception::read_labels;
+use sensorium::perception::{YoloxParams, read_labels};
 use sensorium::pipeline::{Labels, Overrides, Pipeline, PipelineError};
 use tempfile::TempDir;
 
@@ -286,11 +286,54 @@ fn what_is_wrong_with_a_parameter_file_is_told_with_file_line_and_key() {
             "label_path: 7",
             "y.yaml:20: `label_path` is the integer 7; expected the path of a file",
         ),
+        (
+            "label_path: $(var data_path)/label.txt",
+            "label_path: \"a\\eb\"",
+            "y.yaml:20: `label_path` is the text \"a b\"; expected the path of a file",
+        ),
     ] {
         let damaged = PARAMS.replacen(from, to, 1);
         assert_ne!(damaged, PARAMS, "{from}");
         assert_eq!(error(&damaged), refused(message));
     }
+}
+
+#[test]
+fn any_damage_gives_thresholds_that_can_be_or_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("y.param.yaml");
+    let (mut good, mut bad) = (0, 0);
+    // Not every place: reading a file takes milliseconds.
+    for at in (0..PARAMS.len()).step_by(23) {
+        let cut = PARAMS.as_bytes()[..at].to_vec();
+        let changed = b"\x00\xff-.:9[{".map(|byte| {
+            let mut bytes = PARAMS.as_bytes().to_vec();
+            bytes[at] = byte;
+            bytes
+        });
+        for bytes in std::iter::once(cut).chain(changed) {
+            std::fs::write(&path, bytes).unwrap();
+            let mut params = YoloxParams::default();
+            match params.add_file(&path) {
+                Ok(()) => {
+                    good += 1;
+                    for value in [params.score_threshold, params.nms_threshold]
+                        .into_iter()
+                        .flatten()
+                    {
+                        assert!((0.0..=1.0).contains(&value), "{value}");
+                    }
+                }
+                Err(error) => {
+                    bad += 1;
+                    let message = error.to_string();
+                    assert!(message.contains("y.param.yaml"), "{message}");
+                    assert!(!message.contains(char::is_control), "{message:?}");
+                }
+            }
+        }
+    }
+    assert!(good > 20 && bad > 20, "{good} good, {bad} bad");
 }
 
 #[test]
