@@ -411,7 +411,10 @@ fn the_command_for_centerpoint_runs_the_model_of_the_pipeline_file_as_well() {
 fn the_command_for_yolox_takes_compressed_images_or_raw_ones() {
     let folder = files(&["m.onnx", "label.txt"]);
     let text = |name: &str| folder.path().join(name).display().to_string();
-    let (model, labels) = (text("m.onnx"), text("label.txt"));
+    let (model, labels, params) = (text("m.onnx"), text("label.txt"), text("yolox.param.yaml"));
+    // Neither is what the pipeline file says.
+    let thresholds = "/**:\n  ros__parameters:\n    score_threshold: 0.5\n    nms_threshold: 0.25\n";
+    std::fs::write(&params, thresholds).unwrap();
     for (use_decompress, name, topic) in [
         (
             "true",
@@ -425,7 +428,7 @@ fn the_command_for_yolox_takes_compressed_images_or_raw_ones() {
             ("model_path", model.as_str()),
             ("label_path", labels.as_str()),
             ("use_decompress", use_decompress),
-            ("score_threshold", "0.5"),
+            ("yolox_param_path", params.as_str()),
         ];
         let pipeline = pipeline_of(&process("tensorrt_yolox.launch.xml", &given).args);
         assert_eq!(pipeline.ros2.node, "tensorrt_yolox2");
@@ -438,7 +441,7 @@ fn the_command_for_yolox_takes_compressed_images_or_raw_ones() {
         let Family::Yolox(settings) = &pipeline.models["yolox"].family else {
             panic!("a model of another family");
         };
-        assert_eq!((settings.score_threshold, settings.nms_threshold), (0.5, 0.7));
+        assert_eq!((settings.score_threshold, settings.nms_threshold), (0.5, 0.25));
         let settings = format!("{:?}", pipeline.nodes);
         assert!(settings.contains(&format!("[\"{name}\"]")), "{settings}");
     }

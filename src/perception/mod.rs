@@ -13,9 +13,11 @@ mod head;
 mod labels;
 mod model;
 mod nms;
+mod param_file;
 mod select;
 mod trace;
 mod yolox_decode;
+mod yolox_params;
 
 pub use candidate::{Candidate, DecodeCounts, HeadError, MAX_COORDINATE_PX};
 pub use detector::Detector;
@@ -27,6 +29,8 @@ pub use model::{
     DeviceModel, DeviceWeights, HostModel, Placement, PrepareError, PreparedFrame, Sensor, SensorData, Sweep,
 };
 pub use nms::{BoxExtent, NmsCounts, NmsMode, NmsParams, iou, nms};
+pub use param_file::{MAX_PARAM_FILE_BYTES, ParamError, ParamOrigin};
 pub use select::{SelectionCounts, SelectionParams, select};
 pub use trace::ModelTrace;
 pub use yolox_decode::{YOLOX_STRIDES, YoloxHead};
+pub use yolox_params::YoloxParams;

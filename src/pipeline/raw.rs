@@ -150,8 +150,12 @@ pub(super) enum RawModel {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "CameraModel")]
 pub(super) struct RawCameraModel {
-    /// The ONNX file. Empty: it must be given on the command line.
+    /// The ONNX file. Empty: as a parameter file says, or it must be given on the command line.
     pub(super) weights: String,
+    /// Parameter files of Autoware's tensorrt_yolox, the later ones over the earlier, for `yolox`. What is said here
+    /// goes before them.
+    #[serde(default)]
+    pub(super) params: Vec<String>,
     /// Storage of weights and activations; sums are always fp32.
     #[serde(default)]
     pub(super) precision: Precision,
@@ -160,15 +164,17 @@ pub(super) struct RawCameraModel {
     pub(super) weight_format: WeightFormat,
     /// How a camera image becomes the network's input. It must be the one that the weights were trained with.
     pub(super) preprocess: Preprocess,
-    /// Names of the classes: `coco80`, or the path of a text file with one name a line.
+    /// Names of the classes: `coco80`, or the path of a text file with one name a line. Left out: as a
+    /// parameter file says.
     #[schemars(length(min = 1))]
-    pub(super) labels: String,
-    /// Detections below this score are not reported.
+    pub(super) labels: Option<String>,
+    /// Detections below this score are not reported. Left out: as a parameter file says.
     #[schemars(range(min = 0.0, max = 1.0))]
-    pub(super) score_threshold: f32,
-    /// Of two boxes of one class that overlap more than this (intersection over union), the weaker one goes.
+    pub(super) score_threshold: Option<f32>,
+    /// Of two boxes of one class that overlap more than this (intersection over union), the weaker one goes. Left out: as
+    /// a parameter file says.
     #[schemars(range(min = 0.0, max = 1.0))]
-    pub(super) nms_threshold: f32,
+    pub(super) nms_threshold: Option<f32>,
     /// Most detections reported for one frame, strongest first.
     #[serde(default = "default_max_detections")]
     #[schemars(range(min = 1, max = 100_000))]

@@ -6,6 +6,9 @@ mod hostile;
 mod mistakes;
 mod overrides;
 mod plan;
+#[path = "../support/mod.rs"]
+mod support;
+mod yolox_params;
 
 use std::env::VarError;
 use std::path::{Path, PathBuf};

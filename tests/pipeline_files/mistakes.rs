@@ -240,7 +240,9 @@ const MISTAKES: &[(&str, &str, &[&str])] = &[
     (
         "labels: coco80",
         "labels:",
-        &["p.yaml:8:5: `models.nano.labels` cannot be nothing | expected text"],
+        &[
+            "p.yaml:4:3: `models.nano` has no `labels` | expected `labels:` with `coco80` or the path of a text file with one name a line",
+        ],
     ),
     // Names and references.
     (

@@ -11,13 +11,11 @@ mod onnx;
 mod params;
 mod weights;
 
+pub use super::param_file::{MAX_PARAM_FILE_BYTES, ParamError, ParamOrigin};
 pub use device::CenterPointGraph;
 pub use host::{CenterPoint, CenterPointOptions, HeadLayout, PointRows};
 pub use load::{CenterPointSource, LoadError, LoadedCenterPoint};
-pub use params::{
-    CenterPointParams, MAX_PARAM_FILE_BYTES, MAX_POINTS_PER_VOXEL, ParamError, ParamOrigin, RemapperParams,
-    RuntimeParam, RuntimeValue,
-};
+pub use params::{CenterPointParams, MAX_POINTS_PER_VOXEL, RemapperParams, RuntimeParam, RuntimeValue};
 pub use weights::{CenterPointWeights, POINT_LANES, WeightsError};
 
 /// Points of a pillar in the device's memory.

@@ -1,16 +1,12 @@
 //! What a CenterPoint model and its node are told.
 
 mod check;
-mod error;
-mod file;
 mod given;
 mod keys;
 mod live;
 mod load;
 mod scores;
 
-pub use error::{ParamError, ParamOrigin};
-pub use file::MAX_PARAM_FILE_BYTES;
 pub use live::{RuntimeParam, RuntimeValue};
 
 use std::path::Path;
@@ -19,6 +15,7 @@ use serde::{Serialize, Serializer};
 
 use crate::lidar::semantic_label;
 use crate::outputs::ObjectLabel;
+use crate::perception::ParamError;
 
 /// Points that a pillar keeps. Autoware's kernels fix it; no file says it.
 pub const MAX_POINTS_PER_VOXEL: usize = 32;

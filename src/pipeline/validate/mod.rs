@@ -1,5 +1,6 @@
 //! From a well-formed file to a [`Pipeline`]: names, values that depend on each other, files.
 
+mod camera;
 mod nodes;
 
 use std::collections::BTreeMap;
@@ -8,11 +9,10 @@ use std::path::{Path, PathBuf};
 use super::connect;
 use super::load::Overrides;
 use super::problem::Problem;
-use super::raw::{RawCameraModel, RawCenterPoint, RawDevice, RawModel, RawNode, RawPipeline, RawThreads};
+use super::raw::{RawCenterPoint, RawDevice, RawModel, RawNode, RawPipeline, RawThreads};
 use super::ros2::{RawRos2, Ros2Settings};
 use super::settings::{
-    CameraSettings, CenterPointSettings, DeviceSettings, Family, Labels, ModelSettings, Node, NodeKind,
-    Pipeline, Preprocess,
+    CenterPointSettings, DeviceSettings, Family, ModelSettings, Node, NodeKind, Pipeline, Preprocess,
 };
 use super::source::{Span, source};
 use super::tree::{self, Entry};
@@ -192,11 +192,18 @@ impl Validator<'_> {
             }
             RawModel::CenterPoint(raw) => (&raw.weights, raw.precision, raw.max_streams, raw.on_full),
         };
-        let weights = self.weights(entry, weights);
+        let params = match raw {
+            RawModel::Yolox(raw) => self.yolox_params(entry, raw),
+            RawModel::FastestDet(raw) => self.no_params(entry, raw),
+            RawModel::CenterPoint(_) => None,
+        };
+        let params = params.as_ref();
+        let model_path = params.and_then(|params| params.model_path.as_deref());
+        let weights = self.weights(entry, weights, model_path);
         let family = match raw {
-            RawModel::Yolox(raw) => Family::Yolox(self.camera(entry, raw, Preprocess::YoloxOpencv)),
+            RawModel::Yolox(raw) => Family::Yolox(self.camera(entry, raw, Preprocess::YoloxOpencv, params)),
             RawModel::FastestDet(raw) => {
-                Family::FastestDet(self.camera(entry, raw, Preprocess::FastestDetOpencv))
+                Family::FastestDet(self.camera(entry, raw, Preprocess::FastestDetOpencv, params))
             }
             RawModel::CenterPoint(raw) => Family::CenterPoint(self.center_point(entry, raw)),
         };
@@ -209,10 +216,14 @@ impl Validator<'_> {
         }
     }
 
-    fn weights(&mut self, entry: &Entry, in_file: &str) -> Option<PathBuf> {
-        match &self.overrides.model {
-            Some(file) => self.existing(file.clone(), &option_span("--model", file), "weights"),
-            None if in_file.is_empty() => {
+    /// The command line goes before the file, and the file before its parameter files.
+    fn weights(&mut self, entry: &Entry, in_file: &str, in_params: Option<&Path>) -> Option<PathBuf> {
+        match (&self.overrides.model, in_params) {
+            (Some(file), _) => self.existing(file.clone(), &option_span("--model", file), "weights"),
+            (None, Some(file)) if in_file.is_empty() => {
+                self.existing(file.to_owned(), value_span(entry, "params"), "weights")
+            }
+            (None, None) if in_file.is_empty() => {
                 self.missing.push(
                     Problem::note(
                         format!("the model `{}` has no weights yet", entry.key),
@@ -226,40 +237,7 @@ impl Validator<'_> {
                 );
                 None
             }
-            None => self.existing_in_file(in_file, value_span(entry, "weights"), "weights"),
-        }
-    }
-
-    fn camera(&mut self, entry: &Entry, raw: &RawCameraModel, fitting: Preprocess) -> CameraSettings {
-        if raw.preprocess != fitting {
-            let family = entry
-                .value
-                .get("type")
-                .and_then(tree::Node::text)
-                .unwrap_or_default();
-            self.problems.push(
-                Problem::error(
-                    format!("a {family} network cannot be fed by `{}`", raw.preprocess),
-                    value_span(entry, "preprocess"),
-                    format!("expected `{fitting}`"),
-                )
-                .related(value_span(entry, "type"), "because of this type"),
-            );
-        }
-        let labels = if raw.labels == "coco80" {
-            Labels::Coco80
-        } else {
-            let span = value_span(entry, "labels");
-            let file = self.existing_in_file(&raw.labels, span, "labels");
-            Labels::File(file.unwrap_or_default())
-        };
-        CameraSettings {
-            weight_format: raw.weight_format,
-            preprocess: raw.preprocess,
-            labels,
-            score_threshold: raw.score_threshold,
-            nms_threshold: raw.nms_threshold,
-            max_detections: raw.max_detections,
+            _ => self.existing_in_file(in_file, value_span(entry, "weights"), "weights"),
         }
     }
 
@@ -268,16 +246,9 @@ impl Validator<'_> {
             "" => None,
             file => self.existing_in_file(file, value_span(entry, "encoder"), "encoder"),
         };
-        let spans = entry.value.get("params");
-        let params = raw.params.iter().enumerate();
-        let params = params.filter_map(|(index, file)| {
-            let span = spans
-                .and_then(|list| list.items().get(index))
-                .map_or(&entry.key_span, |node| &node.span);
-            self.existing_in_file(file, span, "parameter")
-        });
+        let params = self.param_files(entry, &raw.params);
         CenterPointSettings {
-            params: params.collect(),
+            params: params.into_iter().map(|(path, _)| path).collect(),
             encoder,
             score_threshold: raw.score_threshold,
             world_frame: raw.world_frame.clone(),

@@ -126,4 +126,19 @@ mod tests {
         );
         Ok(())
     }
+
+    #[test]
+    fn label_file_of_autoware_keeps_its_meaning() {
+        let names = [
+            "UNKNOWN",
+            "CAR",
+            "TRUCK",
+            "BUS",
+            "BICYCLE",
+            "MOTORBIKE",
+            "PEDESTRIAN",
+            "ANIMAL",
+        ];
+        assert_eq!(names.map(label_of), [0, 1, 2, 3, 6, 5, 7, 8]);
+    }
 }

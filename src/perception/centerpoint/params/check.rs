@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::error::{ParamError, ParamOrigin};
 use super::keys::Param;
 use super::{CenterPointParams, RemapperParams};
 use crate::lidar::EncoderInput;
+use crate::perception::param_file::{ParamError, ParamOrigin};
 
 /// Most classes, pillars, cells in one direction, points and past sweeps; far beyond any sensor, and small enough
 /// that nothing computed from them overflows.

@@ -3,9 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::error::{ParamError, ParamOrigin};
-use super::file::{Item, Value};
 use super::keys::{Generation, Param};
+use crate::perception::param_file::{Item, ParamError, ParamOrigin, Value};
 
 /// A value and everything that is known of where it comes from.
 #[derive(Debug, Clone)]
@@ -31,16 +30,12 @@ impl Given {
     }
 
     fn wrong(&self, value: &Value, line: u64, place: &str) -> ParamError {
-        let mut expected = self.param.expected().to_owned();
-        if matches!(value, Value::Text(text) if text.contains("$(")) {
-            expected += " (launch substitutions are not replaced here, write the value)";
-        }
-        ParamError::Type {
-            at: ParamOrigin::file(&self.file, line),
-            key: format!("{}{place}", self.key),
-            found: value.shown(),
-            expected,
-        }
+        ParamError::wrong_type(
+            ParamOrigin::file(&self.file, line),
+            format!("{}{place}", self.key),
+            value,
+            self.param.expected(),
+        )
     }
 
     fn one<T>(&self, read: impl Fn(&Value) -> Option<T>) -> Result<T, ParamError> {

@@ -1,6 +1,6 @@
 //! The keys that Autoware's nodes have read since 2022, and what each has become.
 
-use super::file::Leaf;
+use crate::perception::param_file::{Leaf, distance};
 
 /// Generations of Autoware, by what their node reads. Oldest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -332,19 +332,6 @@ pub(super) fn nearest(key: &str) -> Option<&'static str> {
         // Of two that are equally near, the newer one.
         .min_by_key(|(distance, known)| (*distance, std::cmp::Reverse(known.until)))
         .map(|(_, known)| known.key)
-}
-
-/// Edits in the last name, then in the whole; `None` beyond what a slip can be.
-pub(super) fn distance(key: &str, known: &str) -> Option<(usize, usize)> {
-    // Comparing takes time in proportion to both lengths, and no key is this long.
-    if key.len() > 128 {
-        return None;
-    }
-    let plain = key.to_lowercase().replace('-', "_");
-    let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
-    let in_last = strsim::osa_distance(&last(&plain), &last(known));
-    let allowed = last(&plain).chars().count().div_ceil(3);
-    (in_last <= allowed).then(|| (in_last, strsim::osa_distance(&plain, known)))
 }
 
 /// Which generations can have written a file with these keys, in words.

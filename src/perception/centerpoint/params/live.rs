@@ -1,8 +1,8 @@
 //! Parameters that may change while a model runs.
 
-use super::error::ParamError;
 use super::keys::{self, Param};
 use super::{CenterPointParams, check};
+use crate::perception::param_file::{ParamError, ParamOrigin, distance};
 
 /// A parameter that may change while a model runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl RuntimeParam {
         }
         let nearest = LIVE
             .iter()
-            .filter_map(|(key, _)| Some((keys::distance(name, key)?, key)))
+            .filter_map(|(key, _)| Some((distance(name, key)?, key)))
             .min_by_key(|(distance, _)| *distance);
         let advice = match nearest {
             Some((_, key)) => format!("did you mean `{}`?", short(key)),
@@ -175,7 +175,7 @@ impl RuntimeValue {
         match self {
             Self::Number(value) => Ok(value),
             Self::List(values) => Err(ParamError::Type {
-                at: super::ParamOrigin::Program,
+                at: ParamOrigin::Program,
                 key: printable(name),
                 found: format!("a list of {}", values.len()),
                 expected: "one number".to_owned(),
@@ -189,7 +189,7 @@ impl RuntimeValue {
             Self::Number(value) => Ok(vec![value; count]),
             Self::List(values) if values.len() == count => Ok(values),
             Self::List(values) => Err(ParamError::Length {
-                at: super::ParamOrigin::Program,
+                at: ParamOrigin::Program,
                 key: printable(name),
                 found: values.len(),
                 expected: format!("{count}, {what}"),

@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::check::{Places, check};
-use super::error::{ParamError, ParamOrigin};
-use super::file::{self, Leaf};
 use super::given::Given;
 use super::keys::{self, Generation, Param, Role};
 use super::scores::{self, Scores};
 use super::{CenterPointParams, MAX_POINTS_PER_VOXEL, RemapperParams};
 use crate::lidar::semantic_label;
 use crate::outputs::ObjectLabel;
+use crate::perception::param_file::{Leaf, ParamError, ParamOrigin, Value, distance, read};
 
 /// Keys that are not known, told one by one; of more, the number is told.
 const MAX_UNKNOWN_TOLD: usize = 20;
@@ -51,7 +50,7 @@ pub(super) struct Merged {
 
 impl Merged {
     fn add(&mut self, path: &Path) -> Result<(), ParamError> {
-        let leaves = file::read(path)?;
+        let leaves = read(path)?;
         let path: Arc<Path> = path.into();
         for leaf in &leaves {
             self.add_leaf(&path, leaf)?;
@@ -72,7 +71,7 @@ impl Merged {
                 self.warnings
                     .push(format!("{}: `{}` is not followed: {why}", at(), leaf.key));
             }
-            Role::Gone(_) if leaf.value == file::Value::Bool(false) => {}
+            Role::Gone(_) if leaf.value == Value::Bool(false) => {}
             Role::Gone(instead) => {
                 return Err(ParamError::Gone {
                     at: at(),
@@ -196,7 +195,7 @@ impl Merged {
         let mut hint = self
             .unknown
             .iter()
-            .filter_map(|(path, line, unknown)| Some((keys::distance(unknown, &key)?, path, line, unknown)))
+            .filter_map(|(path, line, unknown)| Some((distance(unknown, &key)?, path, line, unknown)))
             .min_by_key(|(distance, ..)| *distance)
             .map(|(_, path, line, unknown)| format!(" (is it `{unknown}` at {}:{line}?)", path.display()))
             .unwrap_or_default();

@@ -1,9 +1,9 @@
 //! Score thresholds, in the four forms that they have had.
 
-use super::error::{ParamError, ParamOrigin};
 use super::given::Given;
 use super::keys::Param;
 use super::load::Merged;
+use crate::perception::param_file::{ParamError, ParamOrigin};
 
 /// Score thresholds by distance and class.
 pub(super) struct Scores {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::file::MAX_PARAM_FILE_BYTES;
+use super::read::{MAX_PARAM_FILE_BYTES, SUBSTITUTION, Value};
 
 /// Where a parameter was said.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,6 +122,18 @@ pub enum ParamError {
         /// What does the job since.
         expected: String,
     },
+    /// A key that the node does not have.
+    #[error("{at}: `{key}` is no parameter of {node}; {advice}")]
+    UnknownKey {
+        /// Where.
+        at: ParamOrigin,
+        /// The key.
+        key: String,
+        /// Autoware's node.
+        node: &'static str,
+        /// The nearest key that there is, or what else to do.
+        advice: String,
+    },
     /// A value of the wrong type.
     #[error("{at}: `{key}` is {found}; expected {expected}")]
     Type {
@@ -186,8 +198,29 @@ fn era(files: &[PathBuf], generation: &str) -> String {
     }
 }
 
+impl ParamError {
+    /// That a value is not what is expected of it.
+    pub(in crate::perception) fn wrong_type(
+        at: ParamOrigin,
+        key: String,
+        value: &Value,
+        expected: &str,
+    ) -> Self {
+        let mut expected = expected.to_owned();
+        if matches!(value, Value::Text(text) if text.contains(SUBSTITUTION)) {
+            expected += " (launch substitutions are not replaced here, write the value)";
+        }
+        Self::Type {
+            at,
+            key,
+            found: value.shown(),
+            expected,
+        }
+    }
+}
+
 impl ParamOrigin {
-    pub(super) fn file(path: &Path, line: u64) -> Self {
+    pub(in crate::perception) fn file(path: &Path, line: u64) -> Self {
         Self::File {
             path: path.to_owned(),
             line,

@@ -11,7 +11,7 @@ use serde_saphyr::{
     DefaultMessageFormatter, DuplicateKeyPolicy, MessageFormatter, NonFiniteFloatPolicy, Spanned,
 };
 
-use super::error::{ParamError, ParamOrigin};
+use super::{ParamError, ParamOrigin};
 
 /// A parameter file that is longer is refused.
 pub const MAX_PARAM_FILE_BYTES: u64 = 1 << 20;
@@ -25,21 +25,24 @@ const MAX_KEY_CHARS: usize = 100;
 /// Longest text of a value that a message repeats.
 const MAX_SHOWN_CHARS: usize = 40;
 
+/// What a launch substitution begins with; a launch file may ask that they be replaced in parameter files.
+pub(in crate::perception) const SUBSTITUTION: &str = "$(";
+
 /// The key below a node's name in every parameter file.
 const PARAMETERS: &str = "ros__parameters";
 
 /// A parameter: names joined by dots, as ROS 2 knows it.
 #[derive(Debug)]
-pub(super) struct Leaf {
-    pub(super) key: String,
-    pub(super) value: Value,
+pub(in crate::perception) struct Leaf {
+    pub(in crate::perception) key: String,
+    pub(in crate::perception) value: Value,
     /// Line of the key.
-    pub(super) line: u64,
+    pub(in crate::perception) line: u64,
 }
 
 /// A value. Maps are taken apart, so that one is found only inside a list.
 #[derive(Debug, Clone)]
-pub(super) enum Value {
+pub(in crate::perception) enum Value {
     Null,
     Bool(bool),
     Int(i128),
@@ -51,9 +54,9 @@ pub(super) enum Value {
 
 /// An entry of a list.
 #[derive(Debug, Clone)]
-pub(super) struct Item {
-    pub(super) value: Value,
-    pub(super) line: u64,
+pub(in crate::perception) struct Item {
+    pub(in crate::perception) value: Value,
+    pub(in crate::perception) line: u64,
 }
 
 impl PartialEq for Item {
@@ -76,7 +79,7 @@ impl PartialEq for Value {
 }
 
 impl Value {
-    pub(super) const fn number(&self) -> Option<f64> {
+    pub(in crate::perception) const fn number(&self) -> Option<f64> {
         match self {
             Self::Int(value) => Some(*value as f64),
             Self::Float(value) => Some(*value),
@@ -85,7 +88,7 @@ impl Value {
     }
 
     /// What is there, for messages.
-    pub(super) fn shown(&self) -> String {
+    pub(in crate::perception) fn shown(&self) -> String {
         match self {
             Self::Null => "nothing".to_owned(),
             Self::Bool(value) => format!("the boolean {value}"),
@@ -106,7 +109,7 @@ impl Value {
 ///
 /// # Errors
 /// Files that cannot be read, are no YAML, are no parameter file, or name a key or more than one node twice.
-pub(super) fn read(path: &Path) -> Result<Vec<Leaf>, ParamError> {
+pub(in crate::perception) fn read(path: &Path) -> Result<Vec<Leaf>, ParamError> {
     let failed = |source| ParamError::Read {
         path: path.to_owned(),
         source,
