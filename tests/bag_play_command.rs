@@ -137,6 +137,42 @@ nodes:
 }
 
 #[test]
+fn what_was_latched_before_the_start_is_there_for_who_comes() {
+    use sensorium::io::drive_bag::DriveBag;
+    use sensorium::io::messages::TF_TYPE;
+    use sensorium::io::recorder::RecordCompression;
+    use sensorium::io::sim::{Drive, DriveConfig};
+
+    let lab = Lab::new();
+    let mut drive = Drive::new(&DriveConfig::default(), 3);
+    let mut bag = DriveBag::create(&lab.path("bag.mcap"), RecordCompression::None).unwrap();
+    for _ in 0..4 {
+        bag.write(&drive.next_frame()).unwrap();
+    }
+    bag.finish().unwrap();
+    let port = free_port();
+    let node = ZenohNode::open(&settings("reader", session(None, Some(port)))).unwrap();
+    let (_a, fixed) = listen(&node, &endpoint("/tf_static", TF_TYPE, Qos::latched(1)));
+    let player = play(&lab, port, &["--start", "0.25", "--topics", "/tf,/tf_static"]);
+    let bytes = fixed.recv_timeout(PATIENCE).unwrap().data;
+    assert_eq!(
+        sensorium::io::messages::TfMsg::decode(&bytes)
+            .unwrap()
+            .transforms
+            .len(),
+        1
+    );
+    let played = await_end(player);
+    assert_eq!(played.code, Some(0), "{played:?}");
+    assert!(played.out.contains("played 1 messages"), "{played:?}");
+    assert!(
+        played.out.contains("1 latched ones from before the start"),
+        "{played:?}"
+    );
+    node.close().unwrap();
+}
+
+#[test]
 fn what_cannot_be_played_is_told_before_anything_is_sent() {
     let lab = Lab::new();
     lab.bag(&pictures(2, 50_000_000));

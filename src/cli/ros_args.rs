@@ -31,6 +31,11 @@ pub(super) struct RosArgs {
 }
 
 impl RosArgs {
+    /// Whether keys have no type hash.
+    pub(super) const fn is_humble(&self) -> bool {
+        self.humble
+    }
+
     /// Joins the graph as a node of this name, over zenoh. A message waits so long for room before it is dropped.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! `sensorium bag play`: a bag on the ROS 2 graph.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,18 +15,21 @@ use super::times::seconds_ns;
 use crate::cli::report;
 use crate::cli::ros_args::RosArgs;
 use crate::cli::run::{interrupt, remap};
-use crate::io::bag::{Bag, BagTopic};
+use crate::io::bag::{Bag, BagError, BagTopic, TimeRange};
 use crate::io::interface::hash_of_definition;
 use crate::io::messages::type_hash;
 use crate::io::player::{
     Buffering, ClockMessages, Ending, Player, PlayerHandle, PlayerSettings, PlayerSink, PlayerSummary, Rate,
     Release, Reset, SystemClock,
 };
-use crate::io::ros::{Endpoint, Qos, RosNode, RosPublisher, TypeHash};
+use crate::io::ros::{Durability, Endpoint, Qos, RosNode, RosPublisher, TypeHash};
 use crate::pipeline;
 
 /// Depth of topics whose bag does not say how they were offered.
 const DEFAULT_DEPTH: u32 = 10;
+
+/// Most messages of a latched topic from before the start.
+const MOST_LATCHED: u32 = 1_000;
 
 /// How long a message may wait for the network: it makes the next one late, which is told; a message that is dropped
 /// is missing from what was to be measured.
@@ -118,14 +121,15 @@ pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
     for warning in bag.warnings() {
         tracing::warn!("{warning}");
     }
-    let (topics, left_out) = playable(&bag, &args.topics)?;
+    let hashless = args.ros.is_humble();
+    let (topics, left_out) = playable(&bag, &args.topics, hashless)?;
     for (topic, reason) in &left_out {
         tracing::warn!(topic, reason, "not played");
     }
     let player = Player::open(bag, settings(args, topics)).into_diagnostic()?;
     let node = args.ros.join(&args.node, PATIENCE)?;
-    let publishers = advertise(&player, &*node)?;
-    wait_for_subscribers(&publishers, Duration::from_nanos(args.wait));
+    let publishers = advertise(&player, &*node, hashless)?;
+    let heard = wait_for_subscribers(&publishers, Duration::from_nanos(args.wait));
 
     let handle = player.handle();
     if args.paused {
@@ -137,12 +141,18 @@ pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
         failed: 0,
         first_failure: None,
     };
+    let latched = publish_latched(&player, args.start, &mut outlet).into_diagnostic()?;
     let started = Instant::now();
     let played = player.play(&SystemClock, &mut outlet);
     let took = started.elapsed();
+    let heard = heard
+        || outlet
+            .publishers
+            .iter()
+            .any(|publisher| publisher.has_subscribers());
     let closed = node.close();
     let summary = played.into_diagnostic()?;
-    tell(&summary, &outlet, took)?;
+    tell(&summary, &outlet, took, latched, heard)?;
     closed.into_diagnostic()?;
     let whole = summary.damaged == 0 && outlet.failed == 0;
     Ok(if whole {
@@ -182,7 +192,7 @@ fn settings(args: &Args, topics: Vec<String>) -> PlayerSettings {
 type Playable = (Vec<String>, Vec<(String, String)>);
 
 /// Sorts the topics of a bag, or those asked for; one that was asked for has to be playable.
-fn playable(bag: &Bag, asked: &[String]) -> miette::Result<Playable> {
+fn playable(bag: &Bag, asked: &[String], hashless: bool) -> miette::Result<Playable> {
     let (mut topics, mut left_out) = (Vec::new(), Vec::new());
     for name in asked {
         if !bag.topics().iter().any(|topic| topic.name == *name) {
@@ -198,7 +208,7 @@ fn playable(bag: &Bag, asked: &[String]) -> miette::Result<Playable> {
         if !asked.is_empty() && !wanted {
             continue;
         }
-        match hash_of(topic) {
+        match hash_of(topic, hashless) {
             Ok(_) => topics.push(topic.name.clone()),
             Err(reason) if wanted => {
                 return Err(miette!("topic {} cannot be played: {reason}", topic.name));
@@ -215,8 +225,9 @@ fn playable(bag: &Bag, asked: &[String]) -> miette::Result<Playable> {
     Ok((topics, left_out))
 }
 
-/// The type hash of a topic: the bag's, or that of the definition it carries, or of one that is known here.
-fn hash_of(topic: &BagTopic) -> Result<TypeHash, String> {
+/// The type hash of a topic: the bag's, or that of the definition it carries, or of one that is known here. Any will do
+/// where hashes are never written.
+fn hash_of(topic: &BagTopic, hashless: bool) -> Result<TypeHash, String> {
     if topic.serialization != "cdr" {
         return Err(format!("its messages are {}, not cdr", topic.serialization));
     }
@@ -234,6 +245,7 @@ fn hash_of(topic: &BagTopic) -> Result<TypeHash, String> {
         });
     match (carried, type_hash(&topic.type_name)) {
         (Some(Ok(hash)), _) | (_, Some(hash)) => Ok(hash),
+        _ if hashless => Ok(TypeHash([0; 32])),
         (Some(Err(reason)), None) => Err(reason),
         (None, None) => Err(format!(
             "the bag has neither hash nor definition of {}, and it is not known here",
@@ -243,7 +255,11 @@ fn hash_of(topic: &BagTopic) -> Result<TypeHash, String> {
 }
 
 /// A publisher for each topic, in the order of the player's.
-fn advertise(player: &Player, node: &dyn RosNode) -> miette::Result<Vec<Arc<dyn RosPublisher>>> {
+fn advertise(
+    player: &Player,
+    node: &dyn RosNode,
+    hashless: bool,
+) -> miette::Result<Vec<Arc<dyn RosPublisher>>> {
     let publisher = |topic: &crate::io::player::PlayedTopic| {
         let name = if topic.name.starts_with('/') {
             topic.name.clone()
@@ -253,7 +269,7 @@ fn advertise(player: &Player, node: &dyn RosNode) -> miette::Result<Vec<Arc<dyn 
         let endpoint = Endpoint {
             topic: name,
             type_name: topic.recorded.type_name.clone(),
-            type_hash: hash_of(&topic.recorded)
+            type_hash: hash_of(&topic.recorded, hashless)
                 .map_err(|reason| miette!("topic {}: {reason}", topic.name))?,
             qos: offer(&topic.recorded.offered_qos),
         };
@@ -269,12 +285,59 @@ fn offer(offered: &[Qos]) -> Qos {
     };
     let latched = offered
         .iter()
-        .find(|qos| qos.durability == crate::io::ros::Durability::TransientLocal);
+        .find(|qos| qos.durability == Durability::TransientLocal);
     *latched.unwrap_or(first)
 }
 
+/// Publishes what latched topics had before the start, as a late subscription would have got it: how many messages.
+fn publish_latched(player: &Player, start_offset_ns: u64, outlet: &mut Outlet) -> Result<u64, BagError> {
+    let Some((first_ns, _)) = player.bag().range_ns().filter(|_| start_offset_ns > 0) else {
+        return Ok(0);
+    };
+    let before = TimeRange {
+        start_ns: 0,
+        end_ns: Some(first_ns.saturating_add(start_offset_ns)),
+    };
+    let mut published = 0;
+    for (topic, publisher) in player.topics().iter().zip(&outlet.publishers) {
+        let qos = publisher.endpoint().qos;
+        let recorded = player
+            .bag()
+            .topics()
+            .iter()
+            .any(|known| known.name == topic.recorded.name);
+        if qos.durability != Durability::TransientLocal || !recorded {
+            continue;
+        }
+        let kept = qos.depth().clamp(1, MOST_LATCHED) as usize;
+        let mut newest = VecDeque::new();
+        for message in player
+            .bag()
+            .messages_within(Some(&[&topic.recorded.name]), before)?
+        {
+            // What cannot be read is told when it is its turn.
+            let Ok(message) = message else { continue };
+            if newest.len() == kept {
+                newest.pop_front();
+            }
+            newest.push_back(message.data);
+        }
+        for data in newest {
+            match publisher.publish(data) {
+                Ok(()) => published += 1,
+                Err(error) => {
+                    outlet.failed += 1;
+                    outlet.first_failure.get_or_insert_with(|| error.to_string());
+                }
+            }
+        }
+    }
+    Ok(published)
+}
+
 /// Messages that are sent before anybody listens are lost, and it takes a moment until nodes have found each other.
-fn wait_for_subscribers(publishers: &[Arc<dyn RosPublisher>], most: Duration) {
+/// Whether anybody listens.
+fn wait_for_subscribers(publishers: &[Arc<dyn RosPublisher>], most: Duration) -> bool {
     let start = Instant::now();
     let found = || publishers.iter().any(|publisher| publisher.has_subscribers());
     while !found() {
@@ -282,12 +345,13 @@ fn wait_for_subscribers(publishers: &[Arc<dyn RosPublisher>], most: Duration) {
             if !most.is_zero() {
                 tracing::warn!("nobody subscribes to any topic of the bag yet");
             }
-            return;
+            return false;
         }
         std::thread::sleep(LOOK);
     }
     // Who has found one topic is about to find the others.
     std::thread::sleep(LOOK * 5);
+    true
 }
 
 /// Stops the player at Ctrl-C; on a terminal, lines steer it.
@@ -381,7 +445,13 @@ impl PlayerSink for Outlet {
 }
 
 /// Says what was played, and what went wrong.
-fn tell(summary: &PlayerSummary, outlet: &Outlet, took: Duration) -> miette::Result<()> {
+fn tell(
+    summary: &PlayerSummary,
+    outlet: &Outlet,
+    took: Duration,
+    latched: u64,
+    heard: bool,
+) -> miette::Result<()> {
     for damage in &summary.damage {
         report::show(&Report::msg(damage.to_string()));
     }
@@ -402,6 +472,7 @@ fn tell(summary: &PlayerSummary, outlet: &Outlet, took: Duration) -> miette::Res
         took.as_secs_f64()
     );
     for (count, what) in [
+        (latched, "latched ones from before the start"),
         (summary.loops, "loop(s)"),
         (summary.clock_messages, "of /clock"),
         (summary.unshifted, "with stamps that could not be moved along"),
@@ -418,13 +489,15 @@ fn tell(summary: &PlayerSummary, outlet: &Outlet, took: Duration) -> miette::Res
         summary.bursts,
         summary.largest_burst
     ));
+    if !heard {
+        text.push_str("\nnobody subscribed: `sensorium router` lets nodes find each other");
+    }
     report::print(&text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::io::ros::Durability;
 
     #[test]
     fn what_one_publisher_latched_stays_latched() {
