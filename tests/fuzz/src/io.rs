@@ -14,5 +14,7 @@ pub mod foxglove;
 pub mod interface;
 #[path = "../../../src/io/messages/mod.rs"]
 pub mod messages;
+#[path = "../../../src/io/recorder.rs"]
+pub mod recorder;
 #[path = "ros.rs"]
 pub mod ros;
