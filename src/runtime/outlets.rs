@@ -134,10 +134,8 @@ pub(super) async fn start_sinks(
             NodeKind::Source(_) | NodeKind::Detector(_) => {}
         }
     }
-    let shared_by_sources = audiences.into_iter();
-    Ok(shared_by_sources
-        .map(|(detector, audience)| (detector, Arc::new(audience)))
-        .collect())
+    let shared = |(detector, audience)| (detector, Arc::new(audience));
+    Ok(audiences.into_iter().map(shared).collect())
 }
 
 fn sink_actor<S: Sink>(node: &str, sink: S, input: Receiver<SinkItem>, shared: &Shared) -> SinkActor<S> {

@@ -144,13 +144,14 @@ pub async fn run(
             .get(model)
             .map(|model| models::sensor_of(&model.family))
     };
-    // What is wrong with files is told before a router is waited for.
-    let loaded = if ros::is_used(pipeline) {
+    // An output that cannot be written is told before anything is computed, and no file is touched for a run
+    // that cannot start.
+    let load = || {
         check_outputs(pipeline)?;
-        Some(models::load_all(pipeline)?)
-    } else {
-        None
+        models::load_all(pipeline)
     };
+    // What is wrong with files is told before a router is waited for.
+    let loaded = ros::is_used(pipeline).then(load).transpose()?;
     let graph = join_graph(pipeline, &options, &shutdown).await?;
     let sources = if options.build_only {
         Vec::new()
@@ -202,12 +203,9 @@ pub async fn run(
         lossless,
     };
 
-    // An output that cannot be written is told before anything is computed, and no file is touched for a run
-    // that cannot start.
-    check_outputs(pipeline)?;
     let detectors = match loaded {
         Some(detectors) => detectors,
-        None => models::load_all(pipeline)?,
+        None => load()?,
     };
     let (sinks, outlets) = plan_sinks(pipeline, &shared);
     let mut endings: FuturesUnordered<Ending> = FuturesUnordered::new();

@@ -95,13 +95,16 @@ impl RosGraph {
         settings: &Ros2Settings,
         given: Option<Arc<dyn RosNode>>,
     ) -> Result<Self, RuntimeError> {
-        let (name, remaps) = names(settings)?;
-        let (node, name) = match given {
+        let (node, name, remaps) = match given {
+            // Whoever made the node gives its topics their names.
             Some(node) => {
                 let name = NodeName::of_full(node.name())?;
-                (node, name)
+                (node, name, Remaps::default())
             }
-            None => (join(settings, &name)?, name),
+            None => {
+                let (name, remaps) = names(settings)?;
+                (join(settings, &name)?, name, remaps)
+            }
         };
         let mut graph = Self {
             node,
