@@ -7,13 +7,13 @@ mod ros;
 mod support;
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use ros::{PATIENCE, endpoint, free_port, listen, session, settings, wait_for};
 use sensorium::io::messages::{HeaderMsg, POINT_CLOUD_TYPE, PointCloud2Msg, STRING_TYPE, StringMsg};
 use sensorium::io::ros::wire::{Attachment, EntityKind, Gid, HashMode, data_key};
-use sensorium::io::ros::zenoh::{SessionSettings, ZenohNode};
+use sensorium::io::ros::zenoh::{SessionSettings, ZenohNode, ZenohNodeSettings};
 use sensorium::io::ros::{Durability, Endpoint, History, Qos, RosError, RosNode};
 use serde_json::Value;
 use zenoh::Wait;
@@ -171,6 +171,66 @@ fn a_gap_in_the_numbers_is_told_and_strangers_are_heard() {
 }
 
 #[test]
+fn nodes_that_know_a_router_alone_find_each_other() {
+    let port = free_port();
+    let listen_on = format!("tcp/127.0.0.1:{port}");
+    let router = Command::new(env!("CARGO_BIN_EXE_sensorium"))
+        .args(["router", "--listen", &listen_on])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut router = Ended(router);
+    let mut line = String::new();
+    BufReader::new(router.0.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    assert!(line.contains("the router runs"), "{line}");
+    let talker = ZenohNode::open(&settings("talker", session(None, Some(port)))).unwrap();
+    let listener = ZenohNode::open(&settings("listener", session(None, Some(port)))).unwrap();
+    let chatter = endpoint("/chatter", STRING_TYPE, Qos::reliable(10));
+    let publisher = talker.publisher(&chatter).unwrap();
+    let (_subscription, messages) = listen(&listener, &chatter);
+    wait_for("the talker sees its listener", || publisher.has_subscribers());
+    publisher.publish(text("hello")).unwrap();
+    assert_eq!(messages.recv_timeout(PATIENCE).unwrap().data, text("hello"));
+    listener.close().unwrap();
+    talker.close().unwrap();
+}
+
+/// A process that does not outlive the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn nodes_of_humble_meet_on_keys_without_a_hash() {
+    let port = free_port();
+    let humble = |name: &str, session| ZenohNodeSettings {
+        hash_mode: HashMode::Humble,
+        ..settings(name, session)
+    };
+    let talker = ZenohNode::open(&humble("talker", session(Some(port), None))).unwrap();
+    let listener = ZenohNode::open(&humble("listener", session(None, Some(port)))).unwrap();
+    let jazzy = ZenohNode::open(&settings("jazzy", session(None, Some(port)))).unwrap();
+    let chatter = endpoint("/chatter", STRING_TYPE, Qos::reliable(10));
+    let publisher = talker.publisher(&chatter).unwrap();
+    let (_a, heard) = listen(&listener, &chatter);
+    let (_b, not_heard) = listen(&jazzy, &chatter);
+    wait_for("both listen", || talker.graph().len() == 6);
+    publisher.publish(text("hello")).unwrap();
+    assert_eq!(heard.recv_timeout(PATIENCE).unwrap().data, text("hello"));
+    assert!(not_heard.try_recv().is_err());
+    for node in [&talker, &listener, &jazzy] {
+        node.close().unwrap();
+    }
+}
+
+#[test]
 fn names_and_types_that_ros_does_not_have_are_refused() {
     let node = ZenohNode::open(&settings("n", session(Some(free_port()), None))).unwrap();
     let good = endpoint("/t", STRING_TYPE, Qos::reliable(1));
@@ -191,7 +251,7 @@ fn names_and_types_that_ros_does_not_have_are_refused() {
 
 /// A program in Python that speaks rmw_zenoh by itself; see tests/oracles/ros_peer.py.
 struct Peer {
-    child: Child,
+    _child: Ended,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
 }
 
@@ -203,18 +263,14 @@ impl Peer {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Some(Self { child, lines })
+        Some(Self {
+            _child: Ended(child),
+            lines,
+        })
     }
 
     fn line(&mut self) -> Value {
         serde_json::from_str(&self.lines.next().unwrap().unwrap()).unwrap()
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -198,6 +198,36 @@ fn images_go_in_and_regions_come_out() {
 }
 
 #[test]
+fn the_nodes_clock_may_be_the_one_of_a_bag() {
+    let (lab, port) = live(&CAMERA.replace("  domain: 42", "  domain: 42\n  use_sim_time: true"));
+    let child = start(&lab, &[]);
+    let peer = ZenohNode::open(&settings("driver", session(None, Some(port)))).unwrap();
+    let images = peer
+        .publisher(&sensor("/sensing/camera/image_raw", IMAGE_TYPE))
+        .unwrap();
+    let clock = peer
+        .publisher(&endpoint("/clock", CLOCK_TYPE, Qos::reliable(1)))
+        .unwrap();
+    let latency = "/perception/tensorrt_yolox/debug/pipeline_latency_ms";
+    let (_a, latency) = listen(&peer, &endpoint(latency, FLOAT64_STAMPED_TYPE, Qos::reliable(1)));
+    let objects = endpoint(
+        "/perception/rois0",
+        DETECTED_OBJECTS_WITH_FEATURE_TYPE,
+        Qos::reliable(1),
+    );
+    let (_b, objects) = listen(&peer, &objects);
+    wait_for("the program takes clocks", || clock.has_subscribers());
+    let now_ns = tiny::START_NS as i64 + 250_000_000;
+    clock.publish(ClockMsg::new(now_ns).unwrap().encode()).unwrap();
+    let frame = tiny::raw("/unused", 0, &numbered(0).0);
+    until_it_answers(&*images, &frame.data, &objects);
+    let told = Float64StampedMsg::decode(&next(&latency)).unwrap();
+    assert_eq!((told.data, told.stamp.ns()), (250.0, now_ns));
+    assert_eq!(stop(child).code, Some(0));
+    peer.close().unwrap();
+}
+
+#[test]
 fn nothing_is_computed_while_nobody_subscribes() {
     let (lab, port) = live(CAMERA);
     let child = start(&lab, &[]);
