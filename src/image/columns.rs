@@ -1,5 +1,6 @@
 //! Horizontal half of a resize, scalar form: one source row becomes one row of blended columns.
 
+use super::PixelFormat;
 use super::taps::ColumnTaps;
 
 /// How pixels are read from a source row: bytes from pixel to pixel, and the byte of each output lane.
@@ -9,6 +10,24 @@ pub(super) struct Sampler<const LANES: usize> {
     pub(super) pixel_bytes: usize,
     /// Byte of the source pixel that feeds each lane.
     pub(super) lane_byte: [usize; LANES],
+}
+
+impl<const LANES: usize> Sampler<LANES> {
+    /// Picks these bytes of every pixel of a format.
+    pub(super) const fn new(format: PixelFormat, lane_byte: [usize; LANES]) -> Self {
+        Self {
+            pixel_bytes: format.channels(),
+            lane_byte,
+        }
+    }
+}
+
+impl Sampler<4> {
+    /// Picks blue, green and red; the fourth lane is to be left out.
+    pub(super) const fn bgr(format: PixelFormat) -> Self {
+        let [blue, green, red] = format.bgr_bytes();
+        Self::new(format, [blue, green, red, red])
+    }
 }
 
 /// `out[x][lane] = (left * w0 + right * w1) >> 4`: the 11-bit weights leave 19 bits, and dropping four

@@ -1,6 +1,9 @@
 //! A frame of any size fitted into the fixed input of a detector, and boxes fitted back.
 
+use super::columns::Sampler;
 use super::frame::check_size;
+use super::sink::RowsInMemory;
+use super::source_rows::SourceRows;
 use super::{ImageError, ImageRef, Kernels, ResizePlan, Workspace};
 
 /// Value of the canvas where the image does not reach, in every channel.
@@ -146,9 +149,19 @@ impl LetterboxPlan {
             });
         }
         let out_step = self.target_px[0] * CANVAS_CHANNELS;
-        self.resize.write_bgr(image, out, out_step, workspace)?;
+        let mut source = SourceRows::new(*image);
+        self.resize.check_source(&source)?;
         let [width, height] = self.content_px();
         let (content, below) = out.split_at_mut(height * out_step);
+        let mut sink = RowsInMemory {
+            values: &mut *content,
+            step: out_step,
+            row_len: width * CANVAS_CHANNELS,
+            first: 0,
+        };
+        let sampler = Sampler::bgr(source.format());
+        self.resize
+            .rows::<4, CANVAS_CHANNELS>(&mut source, &sampler, 0..height, workspace, &mut sink);
         for row in content.chunks_exact_mut(out_step) {
             row[width * CANVAS_CHANNELS..].fill(PAD_VALUE);
         }

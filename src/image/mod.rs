@@ -17,6 +17,8 @@ mod preset;
 mod resize;
 mod rows;
 mod simd;
+mod sink;
+mod source_rows;
 mod taps;
 
 pub use decode::{DecodeError, decode_image};

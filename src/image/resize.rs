@@ -1,9 +1,13 @@
 //! Bilinear resize, equal to OpenCV 4.x `resize(..., INTER_LINEAR)` on 8-bit images bit for bit.
 
+use std::ops::Range;
+
 use super::columns::Sampler;
 use super::frame::check_size;
 use super::rows::halve_rows;
 use super::simd::Kernels;
+use super::sink::{RowSink, RowsInMemory};
+use super::source_rows::SourceRows;
 use super::taps::{ColumnTaps, RowTap, row_taps};
 use super::{ImageError, ImageRef, PixelFormat};
 
@@ -24,11 +28,12 @@ enum Method {
     Blend { columns: ColumnTaps, rows: Vec<RowTap> },
 }
 
-/// Reusable memory of a resize: two rows of blended columns. Grows to what the largest plan needs and then
+/// Reusable memory of a resize: a few rows. Grows to what the largest plan needs and then
 /// allocates no more.
 #[derive(Debug, Clone, Default)]
 pub struct Workspace {
     blended: [Vec<i16>; 2],
+    bytes: Vec<u8>,
 }
 
 impl ResizePlan {
@@ -85,8 +90,8 @@ impl ResizePlan {
         out: &mut [u8],
         workspace: &mut Workspace,
     ) -> Result<(), ImageError> {
-        let format = image.format();
-        let row_bytes = self.target_px[0] * format.channels();
+        let channels = image.format().channels();
+        let row_bytes = self.target_px[0] * channels;
         let expected = row_bytes * self.target_px[1];
         if out.len() != expected {
             return Err(ImageError::OutputLength {
@@ -94,93 +99,76 @@ impl ResizePlan {
                 found: out.len(),
             });
         }
-        let pixel_bytes = format.channels();
+        let mut source = SourceRows::new(*image);
+        self.check_source(&source)?;
+        let mut sink = RowsInMemory {
+            values: out,
+            step: row_bytes,
+            row_len: row_bytes,
+            first: 0,
+        };
+        let rows = 0..self.target_px[1];
+        let format = source.format();
         match format {
             PixelFormat::Mono8 => {
-                let sampler = Sampler {
-                    pixel_bytes,
-                    lane_byte: [0],
-                };
-                self.run::<1, 1>(image, &sampler, out, row_bytes, workspace)
+                let sampler = Sampler::new(format, [0]);
+                self.rows::<1, 1>(&mut source, &sampler, rows, workspace, &mut sink);
             }
             PixelFormat::Rgb8 | PixelFormat::Bgr8 => {
-                let sampler = Sampler {
-                    pixel_bytes,
-                    lane_byte: [0, 1, 2, 2],
-                };
-                self.run::<4, 3>(image, &sampler, out, row_bytes, workspace)
+                let sampler = Sampler::new(format, [0, 1, 2, 2]);
+                self.rows::<4, 3>(&mut source, &sampler, rows, workspace, &mut sink);
             }
             PixelFormat::Rgba8 | PixelFormat::Bgra8 => {
-                let sampler = Sampler {
-                    pixel_bytes,
-                    lane_byte: [0, 1, 2, 3],
-                };
-                self.run::<4, 4>(image, &sampler, out, row_bytes, workspace)
-            }
-        }
-    }
-
-    /// Resizes `image` into the top left corner of `out`, as blue, green, red, rows `out_step` bytes apart.
-    ///
-    /// # Errors
-    /// [`ImageError::SizeMismatch`].
-    ///
-    /// # Panics
-    /// If `out` is shorter than the rows that are written.
-    pub(super) fn write_bgr(
-        &self,
-        image: &ImageRef<'_>,
-        out: &mut [u8],
-        out_step: usize,
-        workspace: &mut Workspace,
-    ) -> Result<(), ImageError> {
-        let [blue, green, red] = image.format().bgr_bytes();
-        let sampler = Sampler {
-            pixel_bytes: image.format().channels(),
-            lane_byte: [blue, green, red, red],
-        };
-        self.run::<4, 3>(image, &sampler, out, out_step, workspace)
-    }
-
-    fn run<const LANES: usize, const CHANNELS: usize>(
-        &self,
-        image: &ImageRef<'_>,
-        sampler: &Sampler<LANES>,
-        out: &mut [u8],
-        out_step: usize,
-        workspace: &mut Workspace,
-    ) -> Result<(), ImageError> {
-        let found = [image.width(), image.height()];
-        if found != self.source_px {
-            return Err(ImageError::SizeMismatch {
-                expected: self.source_px,
-                found,
-            });
-        }
-        let [width, height] = self.target_px;
-        let out_rows = out
-            .chunks_mut(out_step)
-            .take(height)
-            .map(|row| &mut row[..width * CHANNELS]);
-        match &self.method {
-            Method::Halve => {
-                for (y, row) in out_rows.enumerate() {
-                    let pair = [image.row(2 * y), image.row(2 * y + 1)];
-                    halve_rows::<LANES, CHANNELS>(pair, sampler, row);
-                }
-            }
-            Method::Blend { columns, rows } => {
-                let mut cache = RowCache::new(workspace, width * LANES);
-                for (row, tap) in out_rows.zip(rows) {
-                    let pair = cache.pair(tap.rows, |y, blended| {
-                        self.kernels
-                            .blend_columns(image.row(y), sampler, columns, blended);
-                    });
-                    self.kernels.blend_rows::<LANES, CHANNELS>(pair, tap.weights, row);
-                }
+                let sampler = Sampler::new(format, [0, 1, 2, 3]);
+                self.rows::<4, 4>(&mut source, &sampler, rows, workspace, &mut sink);
             }
         }
         Ok(())
+    }
+
+    /// Refuses a source of another size.
+    pub(super) fn check_source(&self, source: &SourceRows<'_>) -> Result<(), ImageError> {
+        let (expected, found) = (self.source_px, source.size_px());
+        if found == expected {
+            Ok(())
+        } else {
+            Err(ImageError::SizeMismatch { expected, found })
+        }
+    }
+
+    /// Writes the rows `out_rows` of the result, `CHANNELS` bytes a pixel, the lanes that `sampler` picks.
+    pub(super) fn rows<const LANES: usize, const CHANNELS: usize>(
+        &self,
+        source: &mut SourceRows<'_>,
+        sampler: &Sampler<LANES>,
+        out_rows: Range<usize>,
+        workspace: &mut Workspace,
+        sink: &mut impl RowSink<u8>,
+    ) {
+        match &self.method {
+            Method::Halve => {
+                for y in out_rows {
+                    let upper = &mut workspace.bytes;
+                    upper.clear();
+                    upper.extend_from_slice(source.row(2 * y));
+                    let pair = [upper.as_slice(), source.row(2 * y + 1)];
+                    sink.row(y, |row| halve_rows::<LANES, CHANNELS>(pair, sampler, row));
+                }
+            }
+            Method::Blend { columns, rows } => {
+                let mut cache = RowCache::new(workspace, self.target_px[0] * LANES);
+                for y in out_rows {
+                    let tap = rows[y];
+                    let pair = cache.pair(tap.rows, |y, blended| {
+                        self.kernels
+                            .blend_columns(source.row(y), sampler, columns, blended);
+                    });
+                    sink.row(y, |row| {
+                        self.kernels.blend_rows::<LANES, CHANNELS>(pair, tap.weights, row);
+                    });
+                }
+            }
+        }
     }
 }
 
