@@ -46,6 +46,27 @@ pub enum ImageError {
         /// Height in pixels.
         height: usize,
     },
+    /// A raster with no channel, or with more than four.
+    #[error("{channels} channels are not supported; 1 to 4 are")]
+    BadChannels {
+        /// Channels given.
+        channels: usize,
+    },
+    /// Fewer samples than the size and the stride promise.
+    #[error(
+        "{found} samples do not hold {} x {} px of {channels} channels, rows {step} samples apart",
+        size_px[0], size_px[1]
+    )]
+    WrongRasterLength {
+        /// Samples given.
+        found: usize,
+        /// Width and height in pixels.
+        size_px: [usize; 2],
+        /// Samples of a pixel.
+        channels: usize,
+        /// Samples from one row to the next.
+        step: usize,
+    },
     /// The frame is not of the size that the plan was made for.
     #[error(
         "plan is for {} x {} px, the image has {} x {} px",
@@ -56,6 +77,17 @@ pub enum ImageError {
         expected: [usize; 2],
         /// Width and height of the frame in pixels.
         found: [usize; 2],
+    },
+    /// A float resize whose result in OpenCV is not known to the bit.
+    #[error(
+        "a float resize of {} x {} px to {} x {} px is not verified to equal OpenCV's bit for bit, so it is refused",
+        source_px[0], source_px[1], target_px[0], target_px[1]
+    )]
+    UnverifiedScale {
+        /// Width and height of the source in pixels.
+        source_px: [usize; 2],
+        /// Width and height of the target in pixels.
+        target_px: [usize; 2],
     },
     /// The target slice has another length than the target size.
     #[error("output slice has {found} bytes, the target needs {expected}")]

@@ -150,7 +150,7 @@ impl LetterboxPlan {
         }
         let out_step = self.target_px[0] * CANVAS_CHANNELS;
         let mut source = SourceRows::new(*image);
-        self.resize.check_source(&source)?;
+        self.resize.check_source(source.size_px())?;
         let [width, height] = self.content_px();
         let (content, below) = out.split_at_mut(height * out_step);
         let mut sink = RowsInMemory {

@@ -5,6 +5,7 @@
 //! equals OpenCV 4.x `INTER_LINEAR` bit for bit on every path, so boxes can be compared with the public
 //! Python demos to the last digit. Nothing here knows a thread, a clock or a file; any room below may call it.
 
+mod area;
 mod columns;
 mod decode;
 mod encode;
@@ -13,10 +14,15 @@ mod format;
 mod frame;
 mod jpeg_scan;
 mod letterbox;
+mod linear_f32;
+mod nearest;
 mod preset;
+mod raster;
 mod resize;
 mod rows;
 mod simd;
+mod simd_area;
+mod simd_linear_f32;
 mod sink;
 mod source_rows;
 mod taps;
@@ -27,6 +33,9 @@ pub use error::ImageError;
 pub use format::PixelFormat;
 pub use frame::{Image, ImageRef, MAX_SIDE_PX};
 pub use letterbox::{BackMap, LetterboxPlan, PAD_VALUE};
+pub use linear_f32::{Contraction, LinearF32Plan};
+pub use nearest::NearestPlan;
 pub use preset::Preset;
+pub use raster::{MAX_CHANNELS, Raster};
 pub use resize::{ResizePlan, Workspace};
 pub use simd::Kernels;

@@ -8,11 +8,15 @@ use super::columns::{self, Sampler};
 use super::rows;
 use super::taps::ColumnTaps;
 
-/// The kernels that a resize runs on. The choice changes its speed, never its result.
+/// The kernels that pre-processing runs on. The choice changes its speed, never its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kernels {
     /// True only where the processor was found to have AVX2.
     avx2: bool,
+    /// True only where the processor was found to have fused multiply-adds as well.
+    fma: bool,
+    /// True only where the processor was found to have the AVX-512 subsets F, BW and VL as well.
+    avx512: bool,
 }
 
 impl Kernels {
@@ -20,22 +24,64 @@ impl Kernels {
     #[must_use]
     pub fn detect() -> Self {
         #[cfg(target_arch = "x86_64")]
-        let avx2 = std::arch::is_x86_feature_detected!("avx2");
+        let (avx2, fma, avx512) = (
+            std::arch::is_x86_feature_detected!("avx2"),
+            std::arch::is_x86_feature_detected!("fma"),
+            std::arch::is_x86_feature_detected!("avx512f")
+                && std::arch::is_x86_feature_detected!("avx512bw")
+                && std::arch::is_x86_feature_detected!("avx512vl"),
+        );
         #[cfg(not(target_arch = "x86_64"))]
-        let avx2 = false;
-        Self { avx2 }
+        let (avx2, fma, avx512) = (false, false, false);
+        Self {
+            avx2,
+            fma: avx2 && fma,
+            avx512: avx2 && fma && avx512,
+        }
     }
 
     /// Plain Rust, the reference that the others are held against.
     #[must_use]
     pub const fn scalar() -> Self {
-        Self { avx2: false }
+        Self {
+            avx2: false,
+            fma: false,
+            avx512: false,
+        }
+    }
+
+    /// These without AVX-512.
+    #[must_use]
+    pub const fn without_avx512(self) -> Self {
+        Self {
+            avx512: false,
+            ..self
+        }
+    }
+
+    /// Whether AVX2 may be used.
+    pub(super) const fn has_avx2(self) -> bool {
+        self.avx2
+    }
+
+    /// Whether AVX2 and fused multiply-adds may be used.
+    pub(super) const fn has_fma(self) -> bool {
+        self.fma
+    }
+
+    /// Whether AVX-512 F, BW and VL may be used.
+    pub(super) const fn has_avx512(self) -> bool {
+        self.avx512
     }
 
     /// Name for reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        if self.avx2 { "avx2" } else { "scalar" }
+        match (self.avx512, self.avx2) {
+            (true, _) => "avx512",
+            (false, true) => "avx2",
+            (false, false) => "scalar",
+        }
     }
 
     /// See [`columns::blend_columns`].

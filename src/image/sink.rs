@@ -24,3 +24,9 @@ impl<T> RowSink<T> for RowsInMemory<'_, T> {
         fill(&mut self.values[(y - self.first) * self.step..][..self.row_len]);
     }
 }
+
+/// Takes finished rows of floats, plane by plane.
+pub(super) trait PlanarSink {
+    /// Has the three planes of row `y` filled in. The memory may hold anything; all of it has to be written.
+    fn planes(&mut self, y: usize, fill: impl FnOnce([&mut [f32]; 3]));
+}
