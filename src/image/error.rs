@@ -97,6 +97,12 @@ pub enum ImageError {
         /// Bytes given.
         found: usize,
     },
+    /// The target slice begins where its floats cannot.
+    #[error("output slice is not aligned to {alignment} bytes")]
+    Misaligned {
+        /// Bytes of a value.
+        alignment: usize,
+    },
     /// The frame is so narrow or flat that nothing of it is left at the target size.
     #[error(
         "an image of {} x {} px shrinks to nothing in {} x {} px",
@@ -107,6 +113,27 @@ pub enum ImageError {
         source_px: [usize; 2],
         /// Width and height of the target in pixels.
         target_px: [usize; 2],
+    },
+    /// An option that a preset does not have, or that it needs.
+    #[error("pre-processing preset {preset}: {reason}")]
+    PresetOption {
+        /// Name of the preset.
+        preset: &'static str,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
+    /// A preset whose result depends on the frame's size makes another size than the network takes.
+    #[error(
+        "pre-processing preset {preset} makes {} x {} px of this frame, the network takes {} x {} px",
+        found[0], found[1], expected[0], expected[1]
+    )]
+    PresetSize {
+        /// Name of the preset.
+        preset: &'static str,
+        /// Width and height of the network's input in pixels.
+        expected: [usize; 2],
+        /// Width and height of what the preset makes.
+        found: [usize; 2],
     },
     /// A pre-processing preset that does not exist.
     #[error("unknown pre-processing preset \"{name}\"; known: {known}")]

@@ -160,8 +160,13 @@ impl LetterboxPlan {
             first: 0,
         };
         let sampler = Sampler::bgr(source.format());
-        self.resize
-            .rows::<4, CANVAS_CHANNELS>(&mut source, &sampler, 0..height, workspace, &mut sink);
+        self.resize.rows::<4, CANVAS_CHANNELS>(
+            &mut source,
+            &sampler,
+            0..height,
+            &mut workspace.resize,
+            &mut sink,
+        );
         for row in content.chunks_exact_mut(out_step) {
             row[width * CANVAS_CHANNELS..].fill(PAD_VALUE);
         }
@@ -178,7 +183,7 @@ pub struct BackMap {
 }
 
 impl BackMap {
-    fn new(source_px: [usize; 2], ratio: [f32; 2]) -> Self {
+    pub(super) fn new(source_px: [usize; 2], ratio: [f32; 2]) -> Self {
         Self {
             ratio,
             size_px: source_px.map(|side| side as u32),

@@ -6,6 +6,7 @@
 //! Python demos to the last digit. Nothing here knows a thread, a clock or a file; any room below may call it.
 
 mod area;
+mod byte_map;
 mod columns;
 mod decode;
 mod encode;
@@ -16,6 +17,7 @@ mod jpeg_scan;
 mod letterbox;
 mod linear_f32;
 mod nearest;
+mod plans;
 mod preset;
 mod raster;
 mod resize;
@@ -23,9 +25,13 @@ mod rows;
 mod simd;
 mod simd_area;
 mod simd_linear_f32;
+mod simd_split;
 mod sink;
 mod source_rows;
 mod taps;
+mod tensor_form;
+mod tensor_rows;
+mod workspace;
 
 pub use decode::{DecodeError, decode_image};
 pub use encode::{EncodeError, encode_jpeg, encode_png};
@@ -35,7 +41,10 @@ pub use frame::{Image, ImageRef, MAX_SIDE_PX};
 pub use letterbox::{BackMap, LetterboxPlan, PAD_VALUE};
 pub use linear_f32::{Contraction, LinearF32Plan};
 pub use nearest::NearestPlan;
-pub use preset::Preset;
+pub use plans::{DEFAULT_PLANS, PlanCache, PlanCounts};
+pub use preset::{Geometry, Preset, PresetOptions, PresetPlan};
 pub use raster::{MAX_CHANNELS, Raster};
-pub use resize::{ResizePlan, Workspace};
+pub use resize::ResizePlan;
 pub use simd::Kernels;
+pub use tensor_form::{ChannelOrder, Layout, SampleType, TensorForm};
+pub use workspace::Workspace;

@@ -10,7 +10,7 @@ use super::simd::Kernels;
 use super::sink::{RowSink, RowsInMemory};
 use super::source_rows::{ByteRows, SourceRows};
 use super::taps::{Alignment, ColumnTaps, RowTap, row_taps};
-use super::{ImageError, ImageRef, Raster};
+use super::{ImageError, ImageRef, Raster, Workspace};
 
 /// A resize from one size to another: its tables, computed once.
 #[derive(Debug, Clone)]
@@ -33,10 +33,9 @@ enum Method {
     Area { columns: AreaTaps, rows: AreaTaps },
 }
 
-/// Reusable memory of a resize: a few rows. Grows to what the largest plan needs and then
-/// allocates no more.
+/// Memory of a resize: a few rows.
 #[derive(Debug, Clone, Default)]
-pub struct Workspace {
+pub(super) struct ResizeScratch {
     blended: [Vec<i16>; 2],
     bytes: Vec<u8>,
     columns: Vec<f32>,
@@ -166,6 +165,7 @@ impl ResizePlan {
             first: 0,
         };
         let rows = 0..self.target_px[1];
+        let scratch = &mut workspace.resize;
         let four = |lane_byte| Sampler {
             pixel_bytes: channels,
             lane_byte,
@@ -176,11 +176,11 @@ impl ResizePlan {
                     pixel_bytes: 1,
                     lane_byte: [0],
                 };
-                self.rows::<1, 1>(source, &sampler, rows, workspace, &mut sink);
+                self.rows::<1, 1>(source, &sampler, rows, scratch, &mut sink);
             }
-            2 => self.rows::<4, 2>(source, &four([0, 1, 1, 1]), rows, workspace, &mut sink),
-            3 => self.rows::<4, 3>(source, &four([0, 1, 2, 2]), rows, workspace, &mut sink),
-            _ => self.rows::<4, 4>(source, &four([0, 1, 2, 3]), rows, workspace, &mut sink),
+            2 => self.rows::<4, 2>(source, &four([0, 1, 1, 1]), rows, scratch, &mut sink),
+            3 => self.rows::<4, 3>(source, &four([0, 1, 2, 2]), rows, scratch, &mut sink),
+            _ => self.rows::<4, 4>(source, &four([0, 1, 2, 3]), rows, scratch, &mut sink),
         }
         Ok(())
     }
@@ -201,13 +201,13 @@ impl ResizePlan {
         source: &mut impl ByteRows,
         sampler: &Sampler<LANES>,
         out_rows: Range<usize>,
-        workspace: &mut Workspace,
+        scratch: &mut ResizeScratch,
         sink: &mut impl RowSink<u8>,
     ) {
         match &self.method {
-            Method::Halve => self.halve::<LANES, CHANNELS>(source, sampler, out_rows, workspace, sink),
+            Method::Halve => self.halve::<LANES, CHANNELS>(source, sampler, out_rows, scratch, sink),
             Method::Blend { columns, rows } => {
-                let mut cache = RowCache::new(workspace, self.target_px[0] * LANES);
+                let mut cache = RowCache::new(scratch, self.target_px[0] * LANES);
                 for y in out_rows {
                     let tap = rows[y];
                     let pair = cache.pair(tap.rows, |y, blended| {
@@ -220,10 +220,10 @@ impl ResizePlan {
                 }
             }
             Method::Mean { factor: [2, 2] } if CHANNELS != 2 => {
-                self.halve::<LANES, CHANNELS>(source, sampler, out_rows, workspace, sink);
+                self.halve::<LANES, CHANNELS>(source, sampler, out_rows, scratch, sink);
             }
             &Method::Mean { factor: [x, y] } => {
-                let sums = &mut workspace.block_sums;
+                let sums = &mut scratch.block_sums;
                 for out_row in out_rows {
                     sums.clear();
                     sums.resize(self.target_px[0] * LANES, 0);
@@ -236,11 +236,11 @@ impl ResizePlan {
                 }
             }
             Method::Area { columns, rows } => {
-                let Workspace {
+                let ResizeScratch {
                     columns: row_columns,
                     sums,
                     ..
-                } = workspace;
+                } = scratch;
                 for buffer in [&mut *row_columns, &mut *sums] {
                     buffer.clear();
                     buffer.resize(self.target_px[0] * LANES, 0.0);
@@ -272,11 +272,11 @@ impl ResizePlan {
         source: &mut impl ByteRows,
         sampler: &Sampler<LANES>,
         out_rows: Range<usize>,
-        workspace: &mut Workspace,
+        scratch: &mut ResizeScratch,
         sink: &mut impl RowSink<u8>,
     ) {
         for y in out_rows {
-            let upper = &mut workspace.bytes;
+            let upper = &mut scratch.bytes;
             upper.clear();
             upper.extend_from_slice(source.row(2 * y));
             let pair = [upper.as_slice(), source.row(2 * y + 1)];
@@ -301,13 +301,13 @@ struct RowCache<'a> {
 }
 
 impl<'a> RowCache<'a> {
-    fn new(workspace: &'a mut Workspace, values: usize) -> Self {
-        for slot in &mut workspace.blended {
+    fn new(scratch: &'a mut ResizeScratch, values: usize) -> Self {
+        for slot in &mut scratch.blended {
             if slot.len() < values {
                 slot.resize(values, 0);
             }
         }
-        let [a, b] = &mut workspace.blended;
+        let [a, b] = &mut scratch.blended;
         Self {
             slots: [&mut a[..values], &mut b[..values]],
             held: [None; 2],

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::camera::CameraSettings;
 use super::problem::Problem;
 use super::ros2::{Ros2PublisherSettings, Ros2Settings, Subscribe};
 use super::words::words;
@@ -151,23 +152,6 @@ impl Family {
     pub const fn is_stateful(&self) -> bool {
         matches!(self, Self::CenterPoint(_))
     }
-}
-
-/// What is peculiar to networks on camera images.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct CameraSettings {
-    /// How weights are stored until they are brought onto the device.
-    pub weight_format: WeightFormat,
-    /// How an image becomes the network's input.
-    pub preprocess: Preprocess,
-    /// Names of the classes.
-    pub labels: Labels,
-    /// Lowest score reported, 0 to 1.
-    pub score_threshold: f32,
-    /// Largest overlap (intersection over union) of two boxes of a class, 0 to 1.
-    pub nms_threshold: f32,
-    /// Most detections of one frame.
-    pub max_detections: u32,
 }
 
 /// What is peculiar to CenterPoint.
@@ -464,15 +448,6 @@ words! {
     }
 }
 
-words! {
-    /// How a camera image becomes a network's input.
-    Preprocess {
-        /// Letterbox at the top left, grey 114, BGR 0 to 255, resized as OpenCV does.
-        YoloxOpencv = "yolox_opencv",
-        /// Stretched to the input size, BGR divided by 255, resized as OpenCV does.
-        FastestDetOpencv = "fastestdet_opencv",
-    }
-}
 words! {
     /// What happens to a stream when a model serves all that it can.
     #[derive(Default)]

@@ -1,0 +1,60 @@
+//! What can be chosen of a preset.
+
+use super::super::{ChannelOrder, Contraction, ImageError, Layout, SampleType};
+use super::Preset;
+
+/// Departures from what is deployed. Everything left out is as deployed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct PresetOptions {
+    /// Width and height of the network's input in pixels.
+    pub target_px: Option<[usize; 2]>,
+    /// Order of the axes.
+    pub layout: Option<Layout>,
+    /// Type of the values.
+    pub samples: Option<SampleType>,
+    /// Order of the channels.
+    pub order: Option<ChannelOrder>,
+    /// How float blends are rounded, where a preset has any.
+    pub contraction: Option<Contraction>,
+}
+
+impl PresetOptions {
+    /// Everything as deployed.
+    pub const DEPLOYED: Self = Self {
+        target_px: None,
+        layout: None,
+        samples: None,
+        order: None,
+        contraction: None,
+    };
+
+    /// Refuses what `preset` cannot do.
+    ///
+    /// # Errors
+    /// [`ImageError::PresetOption`].
+    pub fn check(&self, preset: Preset) -> Result<(), ImageError> {
+        let refuse = |reason: String| ImageError::PresetOption {
+            preset: preset.name(),
+            reason,
+        };
+        if self.samples == Some(SampleType::U8) && preset.computes_in_float() {
+            return Err(refuse(
+                "values are floats, which uint8 cannot hold; take bf16 or fp32".to_owned(),
+            ));
+        }
+        if self.contraction.is_some() && !preset.computes_in_float() {
+            return Err(refuse(
+                "no floats are blended, so there is no contraction to choose".to_owned(),
+            ));
+        }
+        match (self.target_px, preset) {
+            (Some(_), _) if !preset.takes_target() => Err(refuse(
+                "the frame decides the size of the input, 0.8 of its own".to_owned(),
+            )),
+            (None, _) if preset.deployed_px().is_none() && preset.takes_target() => {
+                Err(refuse("a target size has to be given".to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! A preset for frames of one size: everything computed that does not depend on the pixels.
+
+use super::super::byte_map::ByteMap;
+use super::super::columns::Sampler;
+use super::super::frame::check_size;
+use super::super::linear_f32::PlanarScratch;
+use super::super::source_rows::SourceRows;
+use super::super::tensor_rows::{TensorRows, TensorWriter};
+use super::super::{
+    BackMap, ChannelOrder, ImageError, ImageRef, Kernels, LetterboxPlan, LinearF32Plan, NearestPlan,
+    ResizePlan, TensorForm, Workspace,
+};
+use super::{Preset, PresetOptions};
+
+/// Means of BEVFormer's channels, blue first.
+const BEVFORMER_MEAN_BGR: [f32; 3] = [103.53, 116.28, 123.675];
+/// BEVFormer's scale. In single precision, as its node computes sizes.
+const BEVFORMER_SCALE: f32 = 0.8;
+/// BEVFormer's sides are multiples of this.
+const BEVFORMER_DIVISOR: usize = 32;
+/// Means of SceneSeg's channels, blue first.
+const SCENESEG_MEAN_BGR: [f32; 3] = [0.406, 0.456, 0.485];
+/// Deviations of SceneSeg's channels, blue first, in the precision in which OpenCV divides by them.
+const SCENESEG_DEVIATION_BGR: [f64; 3] = [0.225, 0.224, 0.229];
+
+/// Where a frame lies in a network's input.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Geometry {
+    /// Width and height of the frame in pixels.
+    pub source_px: [usize; 2],
+    /// Width and height of the input in pixels.
+    pub target_px: [usize; 2],
+    /// Width and height, from the top left, of the part of the input that shows the frame.
+    pub content_px: [usize; 2],
+    /// From pixels of the input to pixels of the frame.
+    pub back: BackMap,
+}
+
+/// A preset for frames of one size.
+///
+/// ```
+/// use sensorium::image::{ImageRef, PixelFormat, Preset, PresetOptions, PresetPlan, Workspace};
+///
+/// let pixels = vec![200; 1600 * 900 * 3];
+/// let frame = ImageRef::new(&pixels, 1600, 900, 1600 * 3, PixelFormat::Bgr8)?;
+/// let plan = PresetPlan::new(Preset::Bevformer, [1600, 900], &PresetOptions::DEPLOYED)?;
+/// assert_eq!(plan.form().dims(), [3, 736, 1280]);
+/// let mut input = vec![0_f32; plan.form().bytes() / 4];
+/// plan.apply(&frame, bytemuck::cast_slice_mut(&mut input), &mut [Workspace::default()])?;
+/// assert_eq!(input[0], 200.0 - 103.53);
+/// # Ok::<(), sensorium::image::ImageError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct PresetPlan {
+    preset: Preset,
+    form: TensorForm,
+    geometry: Geometry,
+    resizer: Resizer,
+    /// What becomes of a byte after the resize; of floats, before it.
+    map: ByteMap,
+    padding: (u8, f32),
+    kernels: Kernels,
+}
+
+#[derive(Debug, Clone)]
+enum Resizer {
+    Bytes(ResizePlan),
+    Nearest(NearestPlan),
+    Floats(LinearF32Plan),
+}
+
+impl PresetPlan {
+    /// The plan of a preset for frames of `source_px` (width, height).
+    ///
+    /// # Errors
+    /// [`ImageError`]: sizes out of range, options that the preset does not have, a float scale that is not verified.
+    pub fn new(preset: Preset, source_px: [usize; 2], options: &PresetOptions) -> Result<Self, ImageError> {
+        options.check(preset)?;
+        check_size(source_px[0], source_px[1])?;
+        let (layout, samples) = preset.deployed_form();
+        let order = options.order.unwrap_or(preset.deployed_order());
+        let target_px = options.target_px.or(preset.deployed_px());
+        let mut padding = (0, 0.0);
+        let mut pre_map = ByteMap::identity();
+        let contraction = options.contraction.unwrap_or_default();
+        let stretch = |target_px: [usize; 2]| {
+            let ratio = [0, 1].map(|side| (target_px[side] as f64 / source_px[side] as f64) as f32);
+            (target_px, target_px, BackMap::new(source_px, ratio))
+        };
+        let bytes = |target_px, plan: Result<ResizePlan, ImageError>| {
+            Ok::<_, ImageError>((Resizer::Bytes(plan?), stretch(target_px)))
+        };
+        let target = target_px.unwrap_or(source_px);
+        let (resizer, (target_px, content_px, back)) = match preset {
+            Preset::YoloxOpencv => {
+                let [w, h] = source_px;
+                let letterbox = LetterboxPlan::new(w, h, target[0], target[1])?;
+                padding = (super::super::PAD_VALUE, f32::from(super::super::PAD_VALUE));
+                let content_px = letterbox.content_px();
+                let back = letterbox.back_map();
+                (
+                    Resizer::Bytes(ResizePlan::new(source_px, content_px)?),
+                    (target, content_px, back),
+                )
+            }
+            Preset::FastestDetOpencv => {
+                pre_map = ByteMap::new(|_, byte| f32::from(byte) / 255.0);
+                bytes(target, ResizePlan::new(source_px, target))?
+            }
+            Preset::OpencvLinear => bytes(target, ResizePlan::new(source_px, target))?,
+            Preset::SceneSeg => {
+                pre_map = ByteMap::new(|channel, byte| sceneseg(in_bgr(order, channel), byte));
+                bytes(target, ResizePlan::new(source_px, target))?
+            }
+            Preset::Meteor => {
+                if source_px[0] < target[0] || source_px[1] < target[1] {
+                    return Err(ImageError::PresetOption {
+                        preset: preset.name(),
+                        reason: format!(
+                            "a frame of {} x {} px would have to grow to {} x {} px; only shrinking is defined",
+                            source_px[0], source_px[1], target[0], target[1]
+                        ),
+                    });
+                }
+                bytes(target, ResizePlan::area(source_px, target))?
+            }
+            Preset::OpencvArea => bytes(target, ResizePlan::area(source_px, target))?,
+            Preset::OpencvNearest => {
+                let plan = NearestPlan::new(source_px, target)?;
+                (Resizer::Nearest(plan), stretch(target))
+            }
+            Preset::Bevformer => {
+                pre_map = ByteMap::new(|channel, byte| {
+                    f32::from(byte) - BEVFORMER_MEAN_BGR[in_bgr(order, channel)]
+                });
+                let content_px = source_px.map(|side| (side as f32 * BEVFORMER_SCALE) as usize);
+                let target_px = content_px.map(|side| side.next_multiple_of(BEVFORMER_DIVISOR));
+                if content_px.contains(&0) {
+                    return Err(ImageError::ShrinksToNothing { source_px, target_px });
+                }
+                let plan = LinearF32Plan::new(source_px, content_px, contraction)?;
+                let (_, _, back) = stretch(content_px);
+                (Resizer::Floats(plan), (target_px, content_px, back))
+            }
+            Preset::OpencvLinearF32 => {
+                let plan = LinearF32Plan::new(source_px, target, contraction)?;
+                (Resizer::Floats(plan), stretch(target))
+            }
+        };
+        Ok(Self {
+            preset,
+            form: TensorForm {
+                size_px: target_px,
+                layout: options.layout.unwrap_or(layout),
+                samples: options.samples.unwrap_or(samples),
+                order,
+            },
+            geometry: Geometry {
+                source_px,
+                target_px,
+                content_px,
+                back,
+            },
+            resizer,
+            map: pre_map,
+            padding,
+            kernels: Kernels::detect(),
+        })
+    }
+
+    /// The same plan on other kernels.
+    #[must_use]
+    pub fn with_kernels(mut self, kernels: Kernels) -> Self {
+        self.kernels = kernels;
+        self.resizer = match self.resizer {
+            Resizer::Bytes(plan) => Resizer::Bytes(plan.with_kernels(kernels)),
+            Resizer::Nearest(plan) => Resizer::Nearest(plan),
+            Resizer::Floats(plan) => Resizer::Floats(plan.with_kernels(kernels)),
+        };
+        self
+    }
+
+    /// The preset.
+    #[must_use]
+    pub const fn preset(&self) -> Preset {
+        self.preset
+    }
+
+    /// Form of the input that [`Self::apply`] writes.
+    #[must_use]
+    pub const fn form(&self) -> TensorForm {
+        self.form
+    }
+
+    /// Where the frame lies in the input.
+    #[must_use]
+    pub const fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// Writes the input for `image` into `out`, every byte of it, on as many threads as there are workspaces. The bits
+    /// do not depend on their number.
+    ///
+    /// # Errors
+    /// [`ImageError::SizeMismatch`] if the frame has another size than the plan, [`ImageError::OutputLength`] or
+    /// [`ImageError::Misaligned`] if `out` is not [`TensorForm::bytes`] long or begins where its floats cannot.
+    ///
+    /// # Panics
+    /// If there is no workspace.
+    pub fn apply(
+        &self,
+        image: &ImageRef<'_>,
+        out: &mut [u8],
+        workspaces: &mut [Workspace],
+    ) -> Result<(), ImageError> {
+        let (expected, found) = (self.geometry.source_px, [image.width(), image.height()]);
+        if expected != found {
+            return Err(ImageError::SizeMismatch { expected, found });
+        }
+        self.form.check(out)?;
+        self.split(image, TensorRows::new(self.form, out), workspaces);
+        Ok(())
+    }
+
+    /// Halves the work until every thread has its part.
+    fn split(&self, image: &ImageRef<'_>, rows: TensorRows<'_>, workspaces: &mut [Workspace]) {
+        if let [workspace] = workspaces {
+            return self.write(image, rows, workspace);
+        }
+        let count = workspaces.len();
+        let (left, right) = workspaces.split_at_mut(count / 2);
+        let share = rows.range().len() * left.len() / count;
+        let (upper, lower) = rows.split_at(share);
+        rayon::join(
+            || self.split(image, upper, left),
+            || self.split(image, lower, right),
+        );
+    }
+
+    fn write(&self, image: &ImageRef<'_>, rows: TensorRows<'_>, workspace: &mut Workspace) {
+        let mut source = SourceRows::new(*image);
+        let [content_width, content_height] = self.geometry.content_px;
+        let sampler = self.sampler(&source);
+        let range = rows.range();
+        let content = range.start..range.end.min(content_height).max(range.start);
+        let Workspace { resize, planar, row } = workspace;
+        let mut writer = TensorWriter {
+            rows,
+            content_width,
+            map: &self.map,
+            padding: self.padding,
+            kernels: self.kernels,
+            scratch: row,
+        };
+        let below = content.end..range.end;
+        match &self.resizer {
+            Resizer::Bytes(plan) => {
+                plan.rows::<4, 3>(&mut source, &sampler, content, resize, &mut writer);
+            }
+            Resizer::Nearest(plan) => plan.write_rows(&mut source, &sampler, content, &mut writer),
+            Resizer::Floats(plan) => {
+                self.write_floats(plan, &mut source, &sampler, content, planar, &mut writer)
+            }
+        }
+        for y in below {
+            writer.pad(y, 0);
+        }
+    }
+
+    fn write_floats(
+        &self,
+        plan: &LinearF32Plan,
+        source: &mut SourceRows<'_>,
+        sampler: &Sampler<4>,
+        content: std::ops::Range<usize>,
+        scratch: &mut PlanarScratch,
+        writer: &mut TensorWriter<'_, '_>,
+    ) {
+        let [a, b, c, _] = sampler.lane_byte;
+        let fill = |y: usize, planes: [&mut [f32]; 3]| {
+            self.kernels
+                .split_floats(source.row(y), sampler.pixel_bytes, [a, b, c], &self.map, planes);
+        };
+        plan.planes::<3>(fill, content, scratch, writer);
+    }
+
+    /// The channels of a source pixel in the order of the input.
+    fn sampler(&self, source: &SourceRows<'_>) -> Sampler<4> {
+        let bgr = Sampler::bgr(source.format());
+        match self.form.order {
+            ChannelOrder::Bgr => bgr,
+            ChannelOrder::Rgb => {
+                let [blue, green, red, _] = bgr.lane_byte;
+                Sampler {
+                    lane_byte: [red, green, blue, blue],
+                    ..bgr
+                }
+            }
+        }
+    }
+}
+
+/// Channel `channel` of an input, counted blue first.
+const fn in_bgr(order: ChannelOrder, channel: usize) -> usize {
+    match order {
+        ChannelOrder::Bgr => channel,
+        ChannelOrder::Rgb => 2 - channel,
+    }
+}
+
+/// SceneSeg's normalisation as OpenCV computes it: a float product, a float difference, and a quotient in double.
+fn sceneseg(channel: usize, byte: u8) -> f32 {
+    let scaled = f32::from(byte) * (1.0 / 255.0) as f32;
+    let centred = scaled - SCENESEG_MEAN_BGR[channel];
+    (f64::from(centred) / SCENESEG_DEVIATION_BGR[channel]) as f32
+}
