@@ -32,8 +32,26 @@ pub struct Geometry {
     pub target_px: [usize; 2],
     /// Width and height, from the top left, of the part of the input that shows the frame.
     pub content_px: [usize; 2],
+    /// Width and height of the whole frame after the resize, before anything is cut off, in pixels.
+    pub resized_px: [usize; 2],
+    /// Pixels of the resized frame that were cut off at the left and at the top.
+    pub cropped_px: [usize; 2],
     /// From pixels of the input to pixels of the frame.
     pub back: BackMap,
+}
+
+impl Geometry {
+    /// Pixels of the input for each of the frame, along x and y.
+    #[must_use]
+    pub fn scale(&self) -> [f64; 2] {
+        [0, 1].map(|side| self.resized_px[side] as f64 / self.source_px[side] as f64)
+    }
+
+    /// Pixels of the resized frame that were cut off at the left and at the top.
+    #[must_use]
+    pub fn offset_px(&self) -> [f64; 2] {
+        self.cropped_px.map(|px| px as f64)
+    }
 }
 
 /// A preset for frames of one size.
@@ -159,6 +177,8 @@ impl PresetPlan {
                 source_px,
                 target_px,
                 content_px,
+                resized_px: content_px,
+                cropped_px: [0, 0],
                 back,
             },
             resizer,
