@@ -89,8 +89,15 @@ fn planes(plan: &PresetPlan, bytes: &[u8]) -> Vec<f32> {
 fn opencv_presets_equal_opencv_bit_for_bit() {
     let sizes = |preset: Preset| -> Vec<[usize; 2]> {
         match preset {
-            // Every eighth of the deployed size, and the deployed one.
-            Preset::Bevformer => vec![[1600, 900], [800, 450], [40, 35], [5, 5], [135, 95]],
+            // Others than the first are brought to it before.
+            Preset::Bevformer => vec![
+                [1600, 900],
+                [800, 450],
+                [1920, 1080],
+                [3200, 1800],
+                [135, 95],
+                [1, 1],
+            ],
             Preset::Meteor => vec![
                 [1920, 1080],
                 [768, 432],
@@ -304,7 +311,7 @@ fn options_that_a_preset_does_not_have_are_refused() {
         target_px: Some([640, 384]),
         ..none
     };
-    refused(Preset::Bevformer, sized, "0.8");
+    refused(Preset::Bevformer, sized, "fixed");
     let fused = PresetOptions {
         contraction: Some(sensorium::image::Contraction::Fused),
         ..none
@@ -314,7 +321,11 @@ fn options_that_a_preset_does_not_have_are_refused() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("shrinking"), "{error}");
-    let error = PresetPlan::new(Preset::Bevformer, [641, 431], &none).unwrap_err();
+    let odd = PresetOptions {
+        target_px: Some([640, 384]),
+        ..none
+    };
+    let error = PresetPlan::new(Preset::OpencvLinearF32, ANY_PX, &odd).unwrap_err();
     assert!(matches!(error, ImageError::UnverifiedScale { .. }), "{error}");
     let error = Preset::from_name("yolox").unwrap_err().to_string();
     assert!(error.contains("yolox_opencv"), "{error}");
@@ -356,4 +367,30 @@ fn a_stream_that_changes_its_size_gets_another_plan_and_the_same_result_as_witho
     }
     let counts = cache.counts();
     assert_eq!((counts.hits, counts.misses), (1, 4));
+}
+
+#[test]
+fn the_cameras_of_a_moment_lie_one_after_another() {
+    let cache = PlanCache::new(Preset::SceneSeg, PresetOptions::DEPLOYED, 4).unwrap();
+    let cameras = [frame(1, [800, 450]), frame(2, [640, 480]), frame(3, [800, 450])];
+    let views = cameras.each_ref().map(Image::view);
+    let one = 3 * 320 * 640 * 4;
+    let mut floats = vec![0_f32; 3 * one / 4];
+    let (mut geometries, mut workspaces) = (Vec::new(), vec![Workspace::default(); 2]);
+    let mut all = |out: &mut [u8]| cache.apply_all(&views, out, &mut geometries, &mut workspaces);
+    all(bytemuck::cast_slice_mut(&mut floats)).unwrap();
+    for (camera, input) in cameras
+        .iter()
+        .zip(bytemuck::cast_slice::<_, u8>(&floats).chunks_exact(one))
+    {
+        let size_px = [camera.width(), camera.height()];
+        let plan = PresetPlan::new(Preset::SceneSeg, size_px, &PresetOptions::DEPLOYED).unwrap();
+        assert!(apply(&plan, camera, 1) == input);
+    }
+    for wrong in [3 * one - 4, 3 * one + 4] {
+        let mut floats = vec![0_f32; wrong / 4];
+        let error = all(bytemuck::cast_slice_mut(&mut floats)).unwrap_err();
+        assert!(matches!(error, ImageError::OutputLength { .. }), "{error}");
+    }
+    assert_eq!(geometries[1].source_px, [640, 480]);
 }

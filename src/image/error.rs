@@ -122,9 +122,9 @@ pub enum ImageError {
         /// What is wrong, and what would be right.
         reason: String,
     },
-    /// A preset whose result depends on the frame's size makes another size than the network takes.
+    /// A preset makes another size than the network takes.
     #[error(
-        "pre-processing preset {preset} makes {} x {} px of this frame, the network takes {} x {} px",
+        "pre-processing preset {preset} makes {} x {} px, the network takes {} x {} px",
         found[0], found[1], expected[0], expected[1]
     )]
     PresetSize {

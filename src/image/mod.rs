@@ -29,6 +29,7 @@ mod simd_linear_f32;
 mod simd_split;
 mod sink;
 mod source_rows;
+mod staged_rows;
 mod taps;
 mod tensor_form;
 mod tensor_rows;

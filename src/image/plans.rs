@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{ImageError, Preset, PresetOptions, PresetPlan};
+use super::{Geometry, ImageError, ImageRef, Preset, PresetOptions, PresetPlan, Workspace};
 
 /// Sizes whose plan is kept. A vehicle has a handful of cameras; more sizes than this only cost time.
 pub const DEFAULT_PLANS: usize = 16;
@@ -75,6 +75,42 @@ impl PlanCache {
         }
         plans.push_back(Arc::clone(&plan));
         Ok((plan, true))
+    }
+
+    /// Writes the inputs for the cameras of one moment into `out`, one after another, each camera with a size of its
+    /// own; `geometries` receives where each lies. On as many threads as there are workspaces.
+    ///
+    /// # Errors
+    /// As [`PlanCache::get`] and [`PresetPlan::apply`]; what `out` holds then is not defined.
+    ///
+    /// # Panics
+    /// If there is no workspace.
+    pub fn apply_all(
+        &self,
+        images: &[ImageRef<'_>],
+        out: &mut [u8],
+        geometries: &mut Vec<Geometry>,
+        workspaces: &mut [Workspace],
+    ) -> Result<(), ImageError> {
+        geometries.clear();
+        let mut rest = out;
+        for image in images {
+            let (plan, _) = self.get([image.width(), image.height()])?;
+            let (expected, found) = (plan.form().bytes(), rest.len());
+            let (input, after) = rest
+                .split_at_mut_checked(expected)
+                .ok_or(ImageError::OutputLength { expected, found })?;
+            plan.apply(image, input, workspaces)?;
+            geometries.push(plan.geometry());
+            rest = after;
+        }
+        match rest.len() {
+            0 => Ok(()),
+            surplus => Err(ImageError::OutputLength {
+                expected: 0,
+                found: surplus,
+            }),
+        }
     }
 
     /// Hits and misses so far.

@@ -25,7 +25,8 @@ impl Detector {
     /// overruled.
     ///
     /// # Errors
-    /// [`ImageError::PresetOption`] for options that the preset does not have.
+    /// [`ImageError::PresetOption`] for options that the preset does not have, [`ImageError::PresetSize`] where it makes
+    /// another size than the network takes.
     pub fn new(
         model: Arc<str>,
         preset: Preset,
@@ -34,6 +35,16 @@ impl Detector {
         head: Head,
         labels: Arc<[String]>,
     ) -> Result<Self, ImageError> {
+        if let Some(found) = preset.deployed_px()
+            && !preset.takes_target()
+            && found != input_px
+        {
+            return Err(ImageError::PresetSize {
+                preset: preset.name(),
+                expected: input_px,
+                found,
+            });
+        }
         let options = PresetOptions {
             target_px: preset.takes_target().then_some(input_px),
             ..options
@@ -84,14 +95,6 @@ impl Detector {
     /// As [`Detector::prepare`]; also says whether the plan had to be made.
     fn prepare_planned(&self, image: &ImageRef<'_>, input: &mut [u8]) -> Result<(BackMap, bool), ImageError> {
         let (plan, planned) = self.plans.get([image.width(), image.height()])?;
-        let (expected, found) = (self.form.size_px, plan.form().size_px);
-        if expected != found {
-            return Err(ImageError::PresetSize {
-                preset: self.plans.preset().name(),
-                expected,
-                found,
-            });
-        }
         let (expected, found) = (self.input_bytes(), input.len());
         let input = input
             .get_mut(..expected)

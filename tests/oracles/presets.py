@@ -23,6 +23,8 @@ def sceneseg(frame: np.ndarray) -> np.ndarray:
 
 
 def bevformer(frame: np.ndarray) -> np.ndarray:
+    if frame.shape[:2] != (900, 1600):
+        frame = cv2.resize(frame, (1600, 900))
     mean = np.array([103.53, 116.28, 123.675], np.float32)
     floats = frame.astype(np.float32) - mean
     height, width = frame.shape[:2]

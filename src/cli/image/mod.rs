@@ -47,10 +47,9 @@ fn list() -> miette::Result<ExitCode> {
     table.set_header(["preset", "input", "values", "what it does"]);
     for preset in Preset::ALL {
         let (layout, samples) = preset.deployed_form();
-        let size = match (preset.deployed_px(), preset.takes_target()) {
-            (Some([width, height]), _) => format!("{width} x {height}"),
-            (None, true) => "as the network".to_owned(),
-            (None, false) => "as the picture".to_owned(),
+        let size = match preset.deployed_px() {
+            Some([width, height]) => format!("{width} x {height}"),
+            None => "the network's".to_owned(),
         };
         table.add_row([
             preset.name().to_owned(),
@@ -97,7 +96,7 @@ fn with_size(preset: Preset, options: PresetOptions, size_px: [usize; 2]) -> Pre
     PresetOptions {
         target_px: options
             .target_px
-            .or((preset.takes_target() && preset.deployed_px().is_none()).then_some(size_px)),
+            .or(preset.deployed_px().is_none().then_some(size_px)),
         ..options
     }
 }

@@ -19,6 +19,7 @@ pub enum Preset {
     FastestDetOpencv,
     /// BEVFormer in Autoware (`tensorrt_bevformer`, `normalize_multiview_image.cpp` and the steps after it): the mean of
     /// each channel is subtracted, then OpenCV's float `INTER_LINEAR` by 0.8, then zeros to the next multiple of 32.
+    /// Frames of another size than 1600 x 900 are brought to it first by OpenCV's `INTER_LINEAR`, as the node does.
     Bevformer,
     /// METEOR: OpenCV's `INTER_AREA` to 768 x 432.
     Meteor,
@@ -97,20 +98,30 @@ impl Preset {
         }
     }
 
-    /// Width and height of the deployed network's input in pixels; `None` where the network decides, or the frame.
+    /// Width and height of the deployed network's input in pixels; `None` where the network decides.
     #[must_use]
     pub const fn deployed_px(self) -> Option<[usize; 2]> {
         match self {
+            Self::Bevformer => Some([1280, 736]),
             Self::Meteor => Some([768, 432]),
             Self::SceneSeg => Some([640, 320]),
             _ => None,
         }
     }
 
-    /// Whether a target size can be chosen; else the size of the frame decides.
+    /// Whether another size than the deployed one can be chosen.
     #[must_use]
     pub const fn takes_target(self) -> bool {
         !matches!(self, Self::Bevformer)
+    }
+
+    /// Width and height to which a node brings its frames before anything else, in pixels.
+    #[must_use]
+    pub const fn stage_px(self) -> Option<[usize; 2]> {
+        match self {
+            Self::Bevformer => Some([1600, 900]),
+            _ => None,
+        }
     }
 
     /// Layout and type of the deployed network's input.

@@ -48,10 +48,10 @@ impl PresetOptions {
             ));
         }
         match (self.target_px, preset) {
-            (Some(_), _) if !preset.takes_target() => Err(refuse(
-                "the frame decides the size of the input, 0.8 of its own".to_owned(),
-            )),
-            (None, _) if preset.deployed_px().is_none() && preset.takes_target() => {
+            (Some(_), _) if !preset.takes_target() => {
+                Err(refuse("the size of the input is fixed".to_owned()))
+            }
+            (None, _) if preset.deployed_px().is_none() => {
                 Err(refuse("a target size has to be given".to_owned()))
             }
             _ => Ok(()),

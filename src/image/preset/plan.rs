@@ -4,11 +4,13 @@ use super::super::byte_map::ByteMap;
 use super::super::columns::Sampler;
 use super::super::frame::check_size;
 use super::super::linear_f32::PlanarScratch;
-use super::super::source_rows::SourceRows;
+use super::super::resize::ResizeScratch;
+use super::super::source_rows::{ByteRows, SourceRows};
+use super::super::staged_rows::StagedRows;
 use super::super::tensor_rows::{TensorRows, TensorWriter};
 use super::super::{
     BackMap, ChannelOrder, ImageError, ImageRef, Kernels, LetterboxPlan, LinearF32Plan, NearestPlan,
-    ResizePlan, TensorForm, Workspace,
+    PixelFormat, ResizePlan, TensorForm, Workspace,
 };
 use super::{Preset, PresetOptions};
 
@@ -73,6 +75,8 @@ pub struct PresetPlan {
     preset: Preset,
     form: TensorForm,
     geometry: Geometry,
+    /// The resize before everything else.
+    stage: Option<ResizePlan>,
     resizer: Resizer,
     /// What becomes of a byte after the resize; of floats, before it.
     map: ByteMap,
@@ -95,6 +99,13 @@ impl PresetPlan {
     pub fn new(preset: Preset, source_px: [usize; 2], options: &PresetOptions) -> Result<Self, ImageError> {
         options.check(preset)?;
         check_size(source_px[0], source_px[1])?;
+        let frame_px = source_px;
+        let stage_px = preset.stage_px().filter(|&stage_px| stage_px != frame_px);
+        let stage = stage_px
+            .map(|stage_px| ResizePlan::new(frame_px, stage_px))
+            .transpose()?;
+        // From here on, the frame is what the first resize makes of it.
+        let source_px = stage_px.unwrap_or(frame_px);
         let (layout, samples) = preset.deployed_form();
         let order = options.order.unwrap_or(preset.deployed_order());
         let target_px = options.target_px.or(preset.deployed_px());
@@ -153,9 +164,6 @@ impl PresetPlan {
                 });
                 let content_px = source_px.map(|side| (side as f32 * BEVFORMER_SCALE) as usize);
                 let target_px = content_px.map(|side| side.next_multiple_of(BEVFORMER_DIVISOR));
-                if content_px.contains(&0) {
-                    return Err(ImageError::ShrinksToNothing { source_px, target_px });
-                }
                 let plan = LinearF32Plan::new(source_px, content_px, contraction)?;
                 let (_, _, back) = stretch(content_px);
                 (Resizer::Floats(plan), (target_px, content_px, back))
@@ -174,13 +182,14 @@ impl PresetPlan {
                 order,
             },
             geometry: Geometry {
-                source_px,
+                source_px: frame_px,
                 target_px,
                 content_px,
                 resized_px: content_px,
                 cropped_px: [0, 0],
-                back,
+                back: back.through_stage(source_px, frame_px),
             },
+            stage,
             resizer,
             map: pre_map,
             padding,
@@ -192,6 +201,7 @@ impl PresetPlan {
     #[must_use]
     pub fn with_kernels(mut self, kernels: Kernels) -> Self {
         self.kernels = kernels;
+        self.stage = self.stage.map(|plan| plan.with_kernels(kernels));
         self.resizer = match self.resizer {
             Resizer::Bytes(plan) => Resizer::Bytes(plan.with_kernels(kernels)),
             Resizer::Nearest(plan) => Resizer::Nearest(plan),
@@ -259,27 +269,58 @@ impl PresetPlan {
 
     fn write(&self, image: &ImageRef<'_>, rows: TensorRows<'_>, workspace: &mut Workspace) {
         let mut source = SourceRows::new(*image);
-        let [content_width, content_height] = self.geometry.content_px;
-        let sampler = self.sampler(&source);
-        let range = rows.range();
-        let content = range.start..range.end.min(content_height).max(range.start);
-        let Workspace { resize, planar, row } = workspace;
-        let mut writer = TensorWriter {
+        let bgr = Sampler::bgr(source.format());
+        let Workspace {
+            resize,
+            planar,
+            row,
+            stage,
+        } = workspace;
+        let writer = TensorWriter {
             rows,
-            content_width,
+            content_width: self.geometry.content_px[0],
             map: &self.map,
             padding: self.padding,
             kernels: self.kernels,
             scratch: row,
         };
+        match &self.stage {
+            None => self.write_rows(&mut source, bgr, writer, resize, planar),
+            Some(plan) => {
+                let mut staged = StagedRows::new(&mut source, bgr, plan, stage);
+                let bgr = Sampler::bgr(PixelFormat::Bgr8);
+                self.write_rows(&mut staged, bgr, writer, resize, planar);
+            }
+        }
+    }
+
+    fn write_rows(
+        &self,
+        source: &mut impl ByteRows,
+        bgr: Sampler<4>,
+        mut writer: TensorWriter<'_, '_>,
+        resize: &mut ResizeScratch,
+        planar: &mut PlanarScratch,
+    ) {
+        let sampler = self.in_order(bgr);
+        let range = writer.rows.range();
+        let content = range.start..range.end.min(self.geometry.content_px[1]).max(range.start);
         let below = content.end..range.end;
         match &self.resizer {
-            Resizer::Bytes(plan) => {
-                plan.rows::<4, 3>(&mut source, &sampler, content, resize, &mut writer);
-            }
-            Resizer::Nearest(plan) => plan.write_rows(&mut source, &sampler, content, &mut writer),
+            Resizer::Bytes(plan) => plan.rows::<4, 3>(source, &sampler, content, resize, &mut writer),
+            Resizer::Nearest(plan) => plan.write_rows(source, &sampler, content, &mut writer),
             Resizer::Floats(plan) => {
-                self.write_floats(plan, &mut source, &sampler, content, planar, &mut writer)
+                let [a, b, c, _] = sampler.lane_byte;
+                let fill = |y: usize, planes: [&mut [f32]; 3]| {
+                    self.kernels.split_floats(
+                        source.row(y),
+                        sampler.pixel_bytes,
+                        [a, b, c],
+                        &self.map,
+                        planes,
+                    );
+                };
+                plan.planes::<3>(fill, content, planar, &mut writer);
             }
         }
         for y in below {
@@ -287,26 +328,8 @@ impl PresetPlan {
         }
     }
 
-    fn write_floats(
-        &self,
-        plan: &LinearF32Plan,
-        source: &mut SourceRows<'_>,
-        sampler: &Sampler<4>,
-        content: std::ops::Range<usize>,
-        scratch: &mut PlanarScratch,
-        writer: &mut TensorWriter<'_, '_>,
-    ) {
-        let [a, b, c, _] = sampler.lane_byte;
-        let fill = |y: usize, planes: [&mut [f32]; 3]| {
-            self.kernels
-                .split_floats(source.row(y), sampler.pixel_bytes, [a, b, c], &self.map, planes);
-        };
-        plan.planes::<3>(fill, content, scratch, writer);
-    }
-
     /// The channels of a source pixel in the order of the input.
-    fn sampler(&self, source: &SourceRows<'_>) -> Sampler<4> {
-        let bgr = Sampler::bgr(source.format());
+    const fn in_order(&self, bgr: Sampler<4>) -> Sampler<4> {
         match self.form.order {
             ChannelOrder::Bgr => bgr,
             ChannelOrder::Rgb => {
