@@ -128,24 +128,35 @@ pub(super) fn round_row<const LANES: usize, const CHANNELS: usize>(
     }
 }
 
-/// Adds the samples of a source row, `factor` pixels for each output pixel.
-pub(super) fn add_block_row<const LANES: usize>(
-    row: &[u8],
+/// Adds the bytes of a source row to the sums of the rows above it.
+#[inline(always)]
+pub(super) fn add_bytes(row: &[u8], sums: &mut [u32]) {
+    for (sum, &byte) in sums.iter_mut().zip(row) {
+        *sum += u32::from(byte);
+    }
+}
+
+/// Sums of `factor` pixels beside each other, of the lanes that `sampler` picks.
+#[inline(always)]
+pub(super) fn add_pixels<const LANES: usize>(
+    rows: &[u32],
     sampler: &Sampler<LANES>,
     factor: usize,
     sums: &mut [u32],
 ) {
-    let blocks = row.chunks_exact(factor * sampler.pixel_bytes);
+    let blocks = rows.chunks_exact(factor * sampler.pixel_bytes);
     for (sums, block) in sums.as_chunks_mut::<LANES>().0.iter_mut().zip(blocks) {
+        *sums = [0; LANES];
         for sample in block.chunks_exact(sampler.pixel_bytes) {
-            for (sum, &byte) in sums.iter_mut().zip(&sampler.lane_byte) {
-                *sum += u32::from(sample[byte]);
+            for (sum, &channel) in sums.iter_mut().zip(&sampler.lane_byte) {
+                *sum += sample[channel];
             }
         }
     }
 }
 
 /// Block sums to bytes: `sum * (1 / area)` in float, halves to even.
+#[inline(always)]
 pub(super) fn mean_row<const LANES: usize, const CHANNELS: usize>(sums: &[u32], area: usize, out: &mut [u8]) {
     let factor = 1.0 / area as f32;
     for (pixel, sums) in out

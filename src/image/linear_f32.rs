@@ -6,12 +6,13 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use super::area;
 use super::frame::check_size;
 use super::simd::Kernels;
 use super::sink::PlanarSink;
-use super::{ImageError, Raster};
+use super::{ImageError, MAX_CHANNELS, Raster};
 
 /// Samples that the vector kernels may read past the end of a row.
 pub(super) const ROW_PADDING: usize = 32;
@@ -37,8 +38,8 @@ impl Contraction {
     }
 }
 
-/// Left and right sample of every output position, and the weight of the right one. Positions never fall from one to
-/// the next.
+/// Left and right sample of every output position, and the weight of the right one. The last of the right samples is the
+/// largest of all.
 #[derive(Clone, PartialEq)]
 pub(super) struct LinearTaps {
     pub(super) left: Vec<u32>,
@@ -51,6 +52,8 @@ pub(super) struct LinearTaps {
 pub struct LinearF32Plan {
     source_px: [usize; 2],
     columns: LinearTaps,
+    /// The columns of interleaved samples, by number of channels less one.
+    interleaved: [OnceLock<LinearTaps>; MAX_CHANNELS],
     rows: LinearTaps,
     contraction: Contraction,
     kernels: Kernels,
@@ -94,6 +97,23 @@ impl LinearTaps {
         taps
     }
 
+    /// The taps of the samples of pixels with several channels.
+    fn interleaved(&self, channels: usize) -> Self {
+        let samples = |taps: &[u32]| {
+            let each = |&tap: &u32| (0..channels as u32).map(move |channel| tap * channels as u32 + channel);
+            taps.iter().flat_map(each).collect()
+        };
+        Self {
+            left: samples(&self.left),
+            right: samples(&self.right),
+            weight: self
+                .weight
+                .iter()
+                .flat_map(|&weight| std::iter::repeat_n(weight, channels))
+                .collect(),
+        }
+    }
+
     /// Whether every weight is a multiple of one eighth: then every way of computing it gives the same.
     fn exact(&self) -> bool {
         self.weight.iter().all(|weight| (weight * 8.0).fract() == 0.0)
@@ -131,6 +151,7 @@ impl LinearF32Plan {
         Ok(Self {
             source_px,
             columns,
+            interleaved: Default::default(),
             rows,
             contraction,
             kernels: Kernels::detect(),
@@ -171,23 +192,27 @@ impl LinearF32Plan {
         if expected != found {
             return Err(ImageError::OutputLength { expected, found });
         }
-        let mut scratch = PlanarScratch::default();
-        let mut plane = vec![0.0; width];
-        for channel in 0..channels {
-            let mut sink = OneChannel {
-                out: &mut *out,
-                plane: &mut plane,
-                row_len: width * channels,
-                channels,
-                channel,
-            };
-            let fill = |y: usize, [plane, ..]: [&mut [f32]; 3]| {
-                let samples = raster.row(y).chunks_exact(channels);
-                for (value, sample) in plane.iter_mut().zip(samples) {
-                    *value = sample[channel];
+        let columns = self.interleaved[channels - 1].get_or_init(|| self.columns.interleaved(channels));
+        let row_len = width * channels;
+        let mut blended = [vec![0.0; row_len], vec![0.0; row_len]];
+        let mut held = [None; 2];
+        for (y, out) in out.chunks_exact_mut(row_len).enumerate() {
+            let (upper, lower) = (self.rows.left[y], self.rows.right[y]);
+            if held[1] == Some(upper) {
+                blended.swap(0, 1);
+                held.swap(0, 1);
+            }
+            for (slot, row) in [upper, lower].into_iter().enumerate() {
+                if held[slot] != Some(row) {
+                    let source = raster.row(row as usize);
+                    self.kernels
+                        .blend_columns_f32(source, columns, self.contraction, &mut blended[slot]);
+                    held[slot] = Some(row);
                 }
-            };
-            self.planes::<1>(fill, 0..height, &mut scratch, &mut sink);
+            }
+            let [upper, lower] = &blended;
+            self.kernels
+                .blend_rows_f32(upper, lower, self.rows.weight[y], self.contraction, out);
         }
         Ok(())
     }
@@ -236,25 +261,6 @@ impl LinearF32Plan {
                         .blend_rows_f32(upper, lower, weight, self.contraction, out);
                 }
             });
-        }
-    }
-}
-
-/// One channel of an interleaved result.
-struct OneChannel<'a> {
-    out: &'a mut [f32],
-    plane: &'a mut [f32],
-    row_len: usize,
-    channels: usize,
-    channel: usize,
-}
-
-impl PlanarSink for OneChannel<'_> {
-    fn planes(&mut self, y: usize, fill: impl FnOnce([&mut [f32]; 3])) {
-        fill([&mut *self.plane, &mut [], &mut []]);
-        let row = &mut self.out[y * self.row_len..][..self.row_len];
-        for (pixel, &mut value) in row.chunks_exact_mut(self.channels).zip(&mut *self.plane) {
-            pixel[self.channel] = value;
         }
     }
 }

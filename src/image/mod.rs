@@ -25,6 +25,7 @@ mod resize;
 mod rows;
 mod simd;
 mod simd_area;
+mod simd_halve;
 mod simd_linear_f32;
 mod simd_split;
 mod sink;

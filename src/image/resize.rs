@@ -5,7 +5,6 @@ use std::ops::Range;
 use super::area::{self, AreaTaps};
 use super::columns::Sampler;
 use super::frame::check_size;
-use super::rows::halve_rows;
 use super::simd::Kernels;
 use super::sink::{RowSink, RowsInMemory};
 use super::source_rows::{ByteRows, SourceRows};
@@ -40,6 +39,7 @@ pub(super) struct ResizeScratch {
     bytes: Vec<u8>,
     columns: Vec<f32>,
     sums: Vec<f32>,
+    row_sums: Vec<u32>,
     block_sums: Vec<u32>,
 }
 
@@ -223,15 +223,17 @@ impl ResizePlan {
                 self.halve::<LANES, CHANNELS>(source, sampler, out_rows, scratch, sink);
             }
             &Method::Mean { factor: [x, y] } => {
-                let sums = &mut scratch.block_sums;
+                let ResizeScratch {
+                    row_sums, block_sums, ..
+                } = scratch;
+                block_sums.resize(self.target_px[0] * LANES, 0);
+                row_sums.resize(self.source_px[0] * sampler.pixel_bytes, 0);
                 for out_row in out_rows {
-                    sums.clear();
-                    sums.resize(self.target_px[0] * LANES, 0);
-                    for source_row in out_row * y..(out_row + 1) * y {
-                        area::add_block_row(source.row(source_row), sampler, x, sums);
-                    }
+                    let rows = out_row * y..(out_row + 1) * y;
                     sink.row(out_row, |row| {
-                        area::mean_row::<LANES, CHANNELS>(sums, x * y, row);
+                        let sums = [&mut row_sums[..], &mut block_sums[..]];
+                        self.kernels
+                            .mean_of_blocks::<LANES, CHANNELS>(source, rows, sampler, x, sums, row);
                     });
                 }
             }
@@ -280,7 +282,9 @@ impl ResizePlan {
             upper.clear();
             upper.extend_from_slice(source.row(2 * y));
             let pair = [upper.as_slice(), source.row(2 * y + 1)];
-            sink.row(y, |row| halve_rows::<LANES, CHANNELS>(pair, sampler, row));
+            sink.row(y, |row| {
+                self.kernels.halve_rows::<LANES, CHANNELS>(pair, sampler, row)
+            });
         }
     }
 }

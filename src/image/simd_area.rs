@@ -1,10 +1,13 @@
 //! AVX-512 and AVX2 forms of the `INTER_AREA` kernels. Products and sums stay apart and in the order of the scalar
 //! forms in `area.rs`, so the bits are the same; `tests/image_resize.rs` compares them.
 
+use std::ops::Range;
+
 use super::area;
 use super::area::AreaTaps;
 use super::columns::Sampler;
 use super::simd::Kernels;
+use super::source_rows::ByteRows;
 
 impl Kernels {
     /// See [`area::area_columns`].
@@ -43,6 +46,36 @@ impl Kernels {
             return unsafe { x86::add_row_512(columns, share, starts, sums) };
         }
         area::add_row(columns, share, starts, sums);
+    }
+
+    /// The mean of `factor[0]` columns and the `factor[1]` source rows from `first` on, in a row of the result.
+    pub(super) fn mean_of_blocks<const LANES: usize, const CHANNELS: usize>(
+        self,
+        source: &mut impl ByteRows,
+        rows: Range<usize>,
+        sampler: &Sampler<LANES>,
+        factor: usize,
+        [row_sums, block_sums]: [&mut [u32]; 2],
+        out: &mut [u8],
+    ) {
+        row_sums.fill(0);
+        let area = factor * rows.len();
+        #[cfg(target_arch = "x86_64")]
+        if self.has_avx2() {
+            for y in rows {
+                // SAFETY: the processor was found to have AVX2.
+                unsafe { x86::add_bytes(source.row(y), row_sums) };
+            }
+            // SAFETY: as above.
+            return unsafe {
+                x86::mean_of_blocks::<LANES, CHANNELS>(row_sums, sampler, factor, block_sums, area, out);
+            };
+        }
+        for y in rows {
+            area::add_bytes(source.row(y), row_sums);
+        }
+        area::add_pixels(row_sums, sampler, factor, block_sums);
+        area::mean_row::<LANES, CHANNELS>(block_sums, area, out);
     }
 
     /// See [`area::round_row`].
@@ -154,6 +187,32 @@ mod x86 {
             unsafe { _mm256_storeu_ps(out.as_mut_ptr().add(4 * x), sums) };
         }
         whole
+    }
+
+    /// [`area::add_bytes`], compiled for AVX2.
+    ///
+    /// # Safety
+    /// The processor must have AVX2.
+    #[target_feature(enable = "avx2")]
+    pub(super) unsafe fn add_bytes(row: &[u8], sums: &mut [u32]) {
+        area::add_bytes(row, sums);
+    }
+
+    /// [`area::add_pixels`] and [`area::mean_row`], compiled for AVX2.
+    ///
+    /// # Safety
+    /// The processor must have AVX2.
+    #[target_feature(enable = "avx2")]
+    pub(super) unsafe fn mean_of_blocks<const LANES: usize, const CHANNELS: usize>(
+        row_sums: &[u32],
+        sampler: &Sampler<LANES>,
+        factor: usize,
+        block_sums: &mut [u32],
+        area: usize,
+        out: &mut [u8],
+    ) {
+        area::add_pixels(row_sums, sampler, factor, block_sums);
+        area::mean_row::<LANES, CHANNELS>(block_sums, area, out);
     }
 
     /// [`area::add_row`], compiled for wide vectors.

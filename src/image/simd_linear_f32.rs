@@ -98,7 +98,7 @@ mod x86 {
         out: &mut [f32],
     ) -> usize {
         let whole = out.len().min(taps.left.len()) / 16 * 16;
-        // `right` is never below `left` and neither falls, so this bounds every index that is gathered.
+        // The last is the largest, and `left` is never beyond `right`, so this bounds every index that is gathered.
         assert!(taps.right.last().is_none_or(|&last| (last as usize) < row.len()));
         for x in (0..whole).step_by(16) {
             // SAFETY: `x + 16 <= whole`, which is within all three tables.
@@ -109,8 +109,9 @@ mod x86 {
                     _mm512_loadu_ps(taps.weight.as_ptr().add(x)),
                 )
             };
-            let base = taps.left[x] as usize;
-            let span = taps.right[x + 15] as usize - base;
+            // The samples of a round begin in its first pixel and end in its last, at most three samples from these.
+            let base = (taps.left[x] as usize).saturating_sub(3);
+            let span = taps.right[x + 15] as usize + 3 - base;
             let (left, right) = if span < 32 && base + 32 <= row.len() {
                 // SAFETY: 32 samples from `base` on are within the row.
                 let (low, high) = unsafe {
