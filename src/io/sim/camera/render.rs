@@ -31,7 +31,7 @@ const TWO_TO_23: f32 = 8_388_608.0;
 pub(crate) struct Camera {
     config: CameraConfig,
     canvas: Canvas,
-    textures: Textures,
+    textures: &'static Textures,
     bodies: Vec<Body>,
     /// The first stands for no surface.
     surfaces: Vec<Surface>,
@@ -56,7 +56,7 @@ impl Camera {
         Self {
             config: config.clone(),
             canvas: Canvas::new(width, height),
-            textures: Textures::new(),
+            textures: Textures::shared(),
             bodies: Vec::new(),
             surfaces: Vec::new(),
             actors: Vec::new(),
@@ -309,7 +309,7 @@ impl Camera {
             row.resize(width * 3, 0.0);
         }
         let mut counts = vec![0u32; self.bodies.len()];
-        let backdrop = Backdrop::new(&world.roads, light, &self.textures, view.eye);
+        let backdrop = Backdrop::new(&world.roads, light, self.textures, view.eye);
         let mut rows = std::mem::take(&mut self.rows);
         for row in 0..height {
             self.colour_row(
@@ -384,7 +384,7 @@ impl Camera {
                 let n = surface.normal_at(p);
                 (n, lit_at(n))
             });
-            let look = body.look(surface, p, n, &self.textures);
+            let look = body.look(surface, p, n, self.textures);
             let mirrored = scale(
                 light.horizon,
                 if n[2] > -0.3 { look.shine } else { 0.3 * look.shine },

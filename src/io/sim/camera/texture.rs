@@ -1,5 +1,7 @@
 //! Noise that repeats: blotches for surfaces and clouds, and a sensor's grain.
 
+use std::sync::LazyLock;
+
 use super::super::random::{Random, floor, mix};
 
 const SIDE: usize = 256;
@@ -19,7 +21,13 @@ pub(super) struct Textures {
 }
 
 impl Textures {
-    pub(super) fn new() -> Self {
+    /// The tables; they are the same for every camera, and made once.
+    pub(super) fn shared() -> &'static Self {
+        static SHARED: LazyLock<Textures> = LazyLock::new(Textures::new);
+        &SHARED
+    }
+
+    fn new() -> Self {
         let drifts = noise(&[(32, 0.5), (16, 0.35), (8, 0.25)]);
         let blotches = noise(&[(32, 0.4), (16, 0.25), (8, 0.2), (4, 0.2), (2, 0.2), (1, 0.15)]);
         let mut random = Random::new(0, 0x67a1);
