@@ -44,7 +44,7 @@ pub use schema::pipeline_schema;
 pub use settings::{
     CenterPointSettings, Clock, DetectorSettings, DeviceSettings, Edge, Family, JsonLinesSettings, Labels,
     ModelSettings, Node, NodeKind, OnFull, OnStreamsFull, Pipeline, Precision, PublisherSettings, Rate,
-    RateError, RecorderSettings, RestartSettings, SimulateSettings, SourceSettings, Topics, Transport,
-    WeightFormat, ZenohMode, ZenohPublisherSettings,
+    RateError, RecorderSettings, RestartSettings, SimulateSettings, SimulatedCameras, SourceSettings, Topics,
+    Transport, WeightFormat, ZenohMode, ZenohPublisherSettings,
 };
 pub use substitute::Environment;

@@ -266,6 +266,33 @@ pub struct SimulateSettings {
     #[serde(default)]
     #[schemars(range(min = 0, max = 4_294_967_295_u64))]
     pub seed: u64,
+    /// Which cameras the car has beside its LiDAR.
+    #[serde(default)]
+    pub cameras: SimulatedCameras,
+    /// Images of each camera a second: 10, 5, 2 or 1.
+    #[serde(default = "default_camera_hz")]
+    #[schemars(range(min = 1, max = SWEEPS_A_SECOND))]
+    pub camera_hz: u32,
+}
+
+/// Sweeps that the LiDAR of a simulated drive takes in a second; a camera takes as many images or a whole part of it.
+pub(super) const SWEEPS_A_SECOND: u32 = 10;
+
+const fn default_camera_hz() -> u32 {
+    SWEEPS_A_SECOND
+}
+
+/// Cameras of a simulated drive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SimulatedCameras {
+    /// None.
+    #[default]
+    None,
+    /// One that looks ahead.
+    Front,
+    /// One that looks ahead, and one to each side of it.
+    Three,
 }
 
 /// Topics of a bag.
