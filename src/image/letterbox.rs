@@ -178,7 +178,7 @@ pub struct BackMap {
 }
 
 impl BackMap {
-    fn new(source_px: [usize; 2], ratio: [f32; 2]) -> Self {
+    pub(super) fn new(source_px: [usize; 2], ratio: [f32; 2]) -> Self {
         Self {
             ratio,
             size_px: source_px.map(|side| side as u32),

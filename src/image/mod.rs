@@ -5,6 +5,7 @@
 //! equals OpenCV 4.x `INTER_LINEAR` bit for bit on every path, so boxes can be compared with the public
 //! Python demos to the last digit. Nothing here knows a thread, a clock or a file; any room below may call it.
 
+mod autoware_letterbox;
 mod columns;
 mod decode;
 mod encode;
@@ -13,20 +14,28 @@ mod format;
 mod frame;
 mod jpeg_scan;
 mod letterbox;
+mod nearest_crop;
+mod planes;
 mod preset;
 mod resize;
 mod rows;
 mod simd;
+mod simd_letterbox;
+mod simd_triangle;
 mod sink;
 mod source_rows;
 mod taps;
+mod triangle;
 
+pub use autoware_letterbox::AutowareLetterboxPlan;
 pub use decode::{DecodeError, decode_image};
 pub use encode::{EncodeError, encode_jpeg, encode_png};
 pub use error::ImageError;
 pub use format::PixelFormat;
 pub use frame::{Image, ImageRef, MAX_SIDE_PX};
 pub use letterbox::{BackMap, LetterboxPlan, PAD_VALUE};
+pub use nearest_crop::{NearestCropPlan, bevdet_normalize};
 pub use preset::Preset;
 pub use resize::{ResizePlan, Workspace};
 pub use simd::Kernels;
+pub use triangle::{BevfusionCameraPlan, Contraction, Geometry, StreampetrBatch, StreampetrPlan};

@@ -33,7 +33,14 @@ enum Method {
 #[derive(Debug, Clone, Default)]
 pub struct Workspace {
     blended: [Vec<i16>; 2],
-    bytes: Vec<u8>,
+    /// Rows of bytes.
+    pub(super) bytes: Vec<u8>,
+    /// Rows of samples and sums.
+    pub(super) floats: Vec<f32>,
+    /// Sums of one row of results.
+    pub(super) sums: Vec<f32>,
+    /// Numbers of the source rows in `floats`.
+    pub(super) held: Vec<usize>,
 }
 
 impl ResizePlan {
@@ -128,12 +135,7 @@ impl ResizePlan {
 
     /// Refuses a source of another size.
     pub(super) fn check_source(&self, source: &SourceRows<'_>) -> Result<(), ImageError> {
-        let (expected, found) = (self.source_px, source.size_px());
-        if found == expected {
-            Ok(())
-        } else {
-            Err(ImageError::SizeMismatch { expected, found })
-        }
+        source.check_size(self.source_px)
     }
 
     /// Writes the rows `out_rows` of the result, `CHANNELS` bytes a pixel, the lanes that `sampler` picks.

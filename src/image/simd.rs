@@ -11,8 +11,17 @@ use super::taps::ColumnTaps;
 /// The kernels that a resize runs on. The choice changes its speed, never its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kernels {
-    /// True only where the processor was found to have AVX2.
-    avx2: bool,
+    level: Level,
+}
+
+/// Instruction sets, each with all that come before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    Scalar,
+    /// AVX2 and FMA.
+    Avx2,
+    /// AVX-512 with byte permutations: F, BW, VL and VBMI.
+    Avx512,
 }
 
 impl Kernels {
@@ -20,22 +29,54 @@ impl Kernels {
     #[must_use]
     pub fn detect() -> Self {
         #[cfg(target_arch = "x86_64")]
-        let avx2 = std::arch::is_x86_feature_detected!("avx2");
+        let level = {
+            use std::arch::is_x86_feature_detected as has;
+            let avx2 = has!("avx2") && has!("fma");
+            let avx512 = has!("avx512f") && has!("avx512bw") && has!("avx512vl") && has!("avx512vbmi");
+            match (avx2, avx512) {
+                (true, true) => Level::Avx512,
+                (true, false) => Level::Avx2,
+                (false, _) => Level::Scalar,
+            }
+        };
         #[cfg(not(target_arch = "x86_64"))]
-        let avx2 = false;
-        Self { avx2 }
+        let level = Level::Scalar;
+        Self { level }
     }
 
     /// Plain Rust, the reference that the others are held against.
     #[must_use]
     pub const fn scalar() -> Self {
-        Self { avx2: false }
+        Self { level: Level::Scalar }
+    }
+
+    /// All that this processor can run, the plain ones first.
+    pub fn available() -> impl Iterator<Item = Self> {
+        let best = Self::detect().level;
+        [Level::Scalar, Level::Avx2, Level::Avx512]
+            .into_iter()
+            .filter(move |&level| level <= best)
+            .map(|level| Self { level })
     }
 
     /// Name for reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        if self.avx2 { "avx2" } else { "scalar" }
+        match self.level {
+            Level::Scalar => "scalar",
+            Level::Avx2 => "avx2",
+            Level::Avx512 => "avx512",
+        }
+    }
+
+    /// Whether the processor was found to have AVX2 and FMA.
+    pub(super) fn has_avx2(self) -> bool {
+        self.level >= Level::Avx2
+    }
+
+    /// Whether the processor was found to have AVX-512 F, BW, VL and VBMI, besides AVX2 and FMA.
+    pub(super) fn has_avx512(self) -> bool {
+        self.level >= Level::Avx512
     }
 
     /// See [`columns::blend_columns`].
@@ -47,14 +88,14 @@ impl Kernels {
         out: &mut [i16],
     ) {
         #[cfg(target_arch = "x86_64")]
-        if self.avx2
+        if self.has_avx2()
             && let Ok(lane_byte) = <[usize; 4]>::try_from(sampler.lane_byte.as_slice())
         {
             let four = Sampler {
                 pixel_bytes: sampler.pixel_bytes,
                 lane_byte,
             };
-            // SAFETY: `avx2` is set only by `detect`, which found the feature.
+            // SAFETY: only `detect` raises the level, where it found the features.
             let done = unsafe { avx2::blend_columns(row, &four, taps, out) };
             return columns::blend_columns(row, sampler, taps, done, out);
         }
@@ -69,9 +110,9 @@ impl Kernels {
         out: &mut [u8],
     ) {
         #[cfg(target_arch = "x86_64")]
-        if self.avx2 {
+        if self.has_avx2() {
             let done = match (LANES, CHANNELS) {
-                // SAFETY: `avx2` is set only by `detect`, which found the feature.
+                // SAFETY: only `detect` raises the level, where it found the features.
                 (4, 3) => unsafe { avx2::blend_rows_4_to_3(sources, weights, out) },
                 // SAFETY: as above.
                 (4, 4) | (1, 1) => unsafe { avx2::blend_rows_dense(sources, weights, out) / CHANNELS },
