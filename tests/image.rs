@@ -326,8 +326,7 @@ fn an_unknown_preset_lists_the_known_ones() {
     assert_eq!(Preset::from_name("yolox_opencv"), Ok(Preset::YoloxOpencv));
     let message = Preset::from_name("yolox").unwrap_err().to_string();
     assert!(
-        message
-            .starts_with("unknown pre-processing preset \"yolox\"; known: yolox_opencv, fastestdet_opencv, "),
+        message.starts_with("unknown pre-processing preset \"yolox\"; known: yolox_opencv, yolox_autoware, "),
         "{message}"
     );
 }

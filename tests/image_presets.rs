@@ -32,7 +32,7 @@ fn frame(seed: u64, [width, height]: [usize; 2]) -> Image {
 fn options(preset: Preset) -> PresetOptions {
     PresetOptions {
         target_px: match preset {
-            Preset::Bevformer | Preset::Meteor | Preset::SceneSeg => None,
+            _ if preset.deployed_px().is_some() => None,
             Preset::OpencvLinearF32 => Some([128, 72]),
             _ => Some([96, 64]),
         },
@@ -193,7 +193,7 @@ fn neither_threads_nor_kernels_change_a_bit() {
                     continue;
                 };
                 let expected = apply(&plan.clone().with_kernels(Kernels::scalar()), &image, 1);
-                for kernels in [Kernels::detect().without_avx512(), Kernels::detect()] {
+                for kernels in Kernels::available() {
                     for threads in [1, 2, 3, 7] {
                         let ours = apply(&plan.clone().with_kernels(kernels), &image, threads);
                         assert!(

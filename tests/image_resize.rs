@@ -135,14 +135,6 @@ fn byte_cases(seed: u64) -> Vec<(Geometry, usize, Vec<u8>)> {
     cases
 }
 
-fn kernels() -> [Kernels; 3] {
-    [
-        Kernels::scalar(),
-        Kernels::detect().without_avx512(),
-        Kernels::detect(),
-    ]
-}
-
 fn assert_same<T: PartialEq + std::fmt::Debug>(what: &str, ours: &[T], theirs: &[T]) {
     assert_eq!(ours.len(), theirs.len(), "{what}");
     let wrong = ours.iter().zip(theirs).filter(|(a, b)| a != b).count();
@@ -166,7 +158,7 @@ fn bytes_equal_opencv(
         "u8",
         &cases,
         |&(source, target), channels, samples, expected| {
-            for kernels in kernels() {
+            for kernels in Kernels::available() {
                 let plan = plan(source, target).unwrap().with_kernels(kernels);
                 let mut ours = vec![0xEE; target[0] * target[1] * channels];
                 let raster = Raster::new(samples, source, channels).unwrap();
@@ -240,7 +232,7 @@ fn floats_equal_opencv(kind: &str, cases: &[(Geometry, usize, Vec<f32>)], contra
         kind,
         cases,
         |&(source, target), channels, samples, expected| {
-            for kernels in kernels() {
+            for kernels in Kernels::available() {
                 let plan = LinearF32Plan::new(source, target, contraction)
                     .unwrap()
                     .with_kernels(kernels);

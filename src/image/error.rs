@@ -90,11 +90,11 @@ pub enum ImageError {
         target_px: [usize; 2],
     },
     /// The target slice has another length than the target size.
-    #[error("output slice has {found} bytes, the target needs {expected}")]
+    #[error("output slice has {found} values, the target needs {expected}")]
     OutputLength {
-        /// Bytes that the target takes.
+        /// Values that the target takes.
         expected: usize,
-        /// Bytes given.
+        /// Values given.
         found: usize,
     },
     /// The target slice begins where its floats cannot.
@@ -134,6 +134,36 @@ pub enum ImageError {
         expected: [usize; 2],
         /// Width and height of what the preset makes.
         found: [usize; 2],
+    },
+    /// A side of the frame has fewer samples than the method blends.
+    #[error(
+        "an image of {} x {} px is too small, the method takes {} x {} px or more",
+        source_px[0], source_px[1], least_px[0], least_px[1]
+    )]
+    SourceTooSmall {
+        /// Width and height of the source in pixels.
+        source_px: [usize; 2],
+        /// Least width and height in pixels.
+        least_px: [usize; 2],
+    },
+    /// Another number of frames than a batch has cameras.
+    #[error("the batch has {expected} cameras, there are {found} images")]
+    CameraCount {
+        /// Cameras of the batch.
+        expected: usize,
+        /// Images given.
+        found: usize,
+    },
+    /// A crop that reaches over the border of the frame.
+    #[error(
+        "row {} or column {} of an image of {} x {} px is asked for: the crop reaches over its border",
+        last[1], last[0], source_px[0], source_px[1]
+    )]
+    CropOutside {
+        /// Width and height of the source in pixels.
+        source_px: [usize; 2],
+        /// The furthest column and row that are asked for.
+        last: [usize; 2],
     },
     /// A pre-processing preset that does not exist.
     #[error("unknown pre-processing preset \"{name}\"; known: {known}")]

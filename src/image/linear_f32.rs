@@ -12,31 +12,10 @@ use super::area;
 use super::frame::check_size;
 use super::simd::Kernels;
 use super::sink::PlanarSink;
-use super::{ImageError, MAX_CHANNELS, Raster};
+use super::{Contraction, ImageError, MAX_CHANNELS, Raster};
 
 /// Samples that the vector kernels may read past the end of a row.
 pub(super) const ROW_PADDING: usize = 32;
-
-/// How a blend of two floats is rounded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Contraction {
-    /// One rounding of difference times weight plus sample, as a fused multiply-add does it.
-    #[default]
-    Fused,
-    /// Every product and every sum is rounded.
-    Separate,
-}
-
-impl Contraction {
-    /// The name that pipeline files use.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Fused => "fused",
-            Self::Separate => "separate",
-        }
-    }
-}
 
 /// Left and right sample of every output position, and the weight of the right one. The last of the right samples is the
 /// largest of all.

@@ -36,9 +36,15 @@ enum Method {
 #[derive(Debug, Clone, Default)]
 pub(super) struct ResizeScratch {
     blended: [Vec<i16>; 2],
-    bytes: Vec<u8>,
+    /// Rows of bytes.
+    pub(super) bytes: Vec<u8>,
+    /// Rows of samples and sums.
+    pub(super) floats: Vec<f32>,
+    /// Sums of one row of results.
+    pub(super) sums: Vec<f32>,
+    /// Numbers of the source rows in `floats`.
+    pub(super) held: Vec<usize>,
     columns: Vec<f32>,
-    sums: Vec<f32>,
     row_sums: Vec<u32>,
     block_sums: Vec<u32>,
 }

@@ -11,12 +11,17 @@ use super::taps::ColumnTaps;
 /// The kernels that pre-processing runs on. The choice changes its speed, never its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kernels {
-    /// True only where the processor was found to have AVX2.
-    avx2: bool,
-    /// True only where the processor was found to have fused multiply-adds as well.
-    fma: bool,
-    /// True only where the processor was found to have the AVX-512 subsets F, BW and VL as well.
-    avx512: bool,
+    level: Level,
+}
+
+/// Instruction sets, each with all that come before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    Scalar,
+    /// AVX2 and FMA.
+    Avx2,
+    /// AVX-512 with byte permutations: F, BW, VL and VBMI.
+    Avx512,
 }
 
 impl Kernels {
@@ -24,64 +29,54 @@ impl Kernels {
     #[must_use]
     pub fn detect() -> Self {
         #[cfg(target_arch = "x86_64")]
-        let (avx2, fma, avx512) = (
-            std::arch::is_x86_feature_detected!("avx2"),
-            std::arch::is_x86_feature_detected!("fma"),
-            std::arch::is_x86_feature_detected!("avx512f")
-                && std::arch::is_x86_feature_detected!("avx512bw")
-                && std::arch::is_x86_feature_detected!("avx512vl"),
-        );
+        let level = {
+            use std::arch::is_x86_feature_detected as has;
+            let avx2 = has!("avx2") && has!("fma");
+            let avx512 = has!("avx512f") && has!("avx512bw") && has!("avx512vl") && has!("avx512vbmi");
+            match (avx2, avx512) {
+                (true, true) => Level::Avx512,
+                (true, false) => Level::Avx2,
+                (false, _) => Level::Scalar,
+            }
+        };
         #[cfg(not(target_arch = "x86_64"))]
-        let (avx2, fma, avx512) = (false, false, false);
-        Self {
-            avx2,
-            fma: avx2 && fma,
-            avx512: avx2 && fma && avx512,
-        }
+        let level = Level::Scalar;
+        Self { level }
     }
 
     /// Plain Rust, the reference that the others are held against.
     #[must_use]
     pub const fn scalar() -> Self {
-        Self {
-            avx2: false,
-            fma: false,
-            avx512: false,
-        }
+        Self { level: Level::Scalar }
     }
 
-    /// These without AVX-512.
-    #[must_use]
-    pub const fn without_avx512(self) -> Self {
-        Self {
-            avx512: false,
-            ..self
-        }
-    }
-
-    /// Whether AVX2 may be used.
-    pub(super) const fn has_avx2(self) -> bool {
-        self.avx2
-    }
-
-    /// Whether AVX2 and fused multiply-adds may be used.
-    pub(super) const fn has_fma(self) -> bool {
-        self.fma
-    }
-
-    /// Whether AVX-512 F, BW and VL may be used.
-    pub(super) const fn has_avx512(self) -> bool {
-        self.avx512
+    /// All that this processor can run, the plain ones first.
+    pub fn available() -> impl Iterator<Item = Self> {
+        let best = Self::detect().level;
+        [Level::Scalar, Level::Avx2, Level::Avx512]
+            .into_iter()
+            .filter(move |&level| level <= best)
+            .map(|level| Self { level })
     }
 
     /// Name for reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match (self.avx512, self.avx2) {
-            (true, _) => "avx512",
-            (false, true) => "avx2",
-            (false, false) => "scalar",
+        match self.level {
+            Level::Scalar => "scalar",
+            Level::Avx2 => "avx2",
+            Level::Avx512 => "avx512",
         }
+    }
+
+    /// Whether the processor was found to have AVX2 and FMA.
+    pub(super) fn has_avx2(self) -> bool {
+        self.level >= Level::Avx2
+    }
+
+    /// Whether the processor was found to have AVX-512 F, BW, VL and VBMI, besides AVX2 and FMA.
+    pub(super) fn has_avx512(self) -> bool {
+        self.level >= Level::Avx512
     }
 
     /// See [`columns::blend_columns`].
@@ -93,14 +88,14 @@ impl Kernels {
         out: &mut [i16],
     ) {
         #[cfg(target_arch = "x86_64")]
-        if self.avx2
+        if self.has_avx2()
             && let Ok(lane_byte) = <[usize; 4]>::try_from(sampler.lane_byte.as_slice())
         {
             let four = Sampler {
                 pixel_bytes: sampler.pixel_bytes,
                 lane_byte,
             };
-            // SAFETY: `avx2` is set only by `detect`, which found the feature.
+            // SAFETY: only `detect` raises the level, where it found the features.
             let done = unsafe { avx2::blend_columns(row, &four, taps, out) };
             return columns::blend_columns(row, sampler, taps, done, out);
         }
@@ -115,9 +110,9 @@ impl Kernels {
         out: &mut [u8],
     ) {
         #[cfg(target_arch = "x86_64")]
-        if self.avx2 {
+        if self.has_avx2() {
             let done = match (LANES, CHANNELS) {
-                // SAFETY: `avx2` is set only by `detect`, which found the feature.
+                // SAFETY: only `detect` raises the level, where it found the features.
                 (4, 3) => unsafe { avx2::blend_rows_4_to_3(sources, weights, out) },
                 // SAFETY: as above.
                 (4, 4) | (1, 1) => unsafe { avx2::blend_rows_dense(sources, weights, out) / CHANNELS },

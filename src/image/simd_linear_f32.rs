@@ -1,6 +1,7 @@
 //! AVX-512 and AVX2 forms of the float blends in `linear_f32.rs`, with the same bits.
 
-use super::linear_f32::{self, Contraction, LinearTaps};
+use super::Contraction;
+use super::linear_f32::{self, LinearTaps};
 use super::simd::Kernels;
 
 impl Kernels {
@@ -16,7 +17,7 @@ impl Kernels {
         let done = if self.has_avx512() {
             // SAFETY: the processor was found to have the features.
             unsafe { x86::columns_512(row, taps, contraction, out) }
-        } else if self.has_fma() {
+        } else if self.has_avx2() {
             // SAFETY: as above.
             unsafe { x86::columns_256(row, taps, contraction, out) }
         } else {
@@ -40,7 +41,7 @@ impl Kernels {
         let done = if self.has_avx512() {
             // SAFETY: the processor was found to have the features.
             unsafe { x86::rows_512(upper, lower, weight, contraction, out) }
-        } else if self.has_fma() {
+        } else if self.has_avx2() {
             // SAFETY: as above.
             unsafe { x86::rows_256(upper, lower, weight, contraction, out) }
         } else {

@@ -1,6 +1,6 @@
 //! The rows of a frame as interleaved bytes, which is what every resize reads.
 
-use super::{ImageRef, PixelFormat};
+use super::{ImageError, ImageRef, PixelFormat};
 
 /// Reads a frame row by row, only the rows that are asked for.
 #[derive(Debug)]
@@ -17,6 +17,16 @@ impl<'a> SourceRows<'a> {
     /// Width and height in pixels.
     pub(super) const fn size_px(&self) -> [usize; 2] {
         [self.image.width(), self.image.height()]
+    }
+
+    /// Refuses a frame of another size than `expected`.
+    pub(super) fn check_size(&self, expected: [usize; 2]) -> Result<(), ImageError> {
+        let found = self.size_px();
+        if found == expected {
+            Ok(())
+        } else {
+            Err(ImageError::SizeMismatch { expected, found })
+        }
     }
 
     /// Format of the pixels that [`Self::row`] gives.

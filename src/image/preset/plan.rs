@@ -9,21 +9,10 @@ use super::super::source_rows::{ByteRows, SourceRows};
 use super::super::staged_rows::StagedRows;
 use super::super::tensor_rows::{TensorRows, TensorWriter};
 use super::super::{
-    BackMap, ChannelOrder, ImageError, ImageRef, Kernels, LetterboxPlan, LinearF32Plan, NearestPlan,
-    PixelFormat, ResizePlan, TensorForm, Workspace,
+    BackMap, ChannelOrder, ImageError, ImageRef, Kernels, PixelFormat, ResizePlan, TensorForm, Workspace,
 };
+use super::parts::{Parts, Resizer, in_bgr};
 use super::{Preset, PresetOptions};
-
-/// Means of BEVFormer's channels, blue first.
-const BEVFORMER_MEAN_BGR: [f32; 3] = [103.53, 116.28, 123.675];
-/// BEVFormer's scale. In single precision, as its node computes sizes.
-const BEVFORMER_SCALE: f32 = 0.8;
-/// BEVFormer's sides are multiples of this.
-const BEVFORMER_DIVISOR: usize = 32;
-/// Means of SceneSeg's channels, blue first.
-const SCENESEG_MEAN_BGR: [f32; 3] = [0.406, 0.456, 0.485];
-/// Deviations of SceneSeg's channels, blue first, in the precision in which OpenCV divides by them.
-const SCENESEG_DEVIATION_BGR: [f64; 3] = [0.225, 0.224, 0.229];
 
 /// Where a frame lies in a network's input.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -84,13 +73,6 @@ pub struct PresetPlan {
     kernels: Kernels,
 }
 
-#[derive(Debug, Clone)]
-enum Resizer {
-    Bytes(ResizePlan),
-    Nearest(NearestPlan),
-    Floats(LinearF32Plan),
-}
-
 impl PresetPlan {
     /// The plan of a preset for frames of `source_px` (width, height).
     ///
@@ -108,91 +90,27 @@ impl PresetPlan {
         let source_px = stage_px.unwrap_or(frame_px);
         let (layout, samples) = preset.deployed_form();
         let order = options.order.unwrap_or(preset.deployed_order());
-        let target_px = options.target_px.or(preset.deployed_px());
-        let mut padding = (0, 0.0);
-        let mut pre_map = ByteMap::identity();
-        let contraction = options.contraction.unwrap_or_default();
-        let stretch = |target_px: [usize; 2]| {
-            let ratio = [0, 1].map(|side| (target_px[side] as f64 / source_px[side] as f64) as f32);
-            (target_px, target_px, BackMap::new(source_px, ratio))
-        };
-        let bytes = |target_px, plan: Result<ResizePlan, ImageError>| {
-            Ok::<_, ImageError>((Resizer::Bytes(plan?), stretch(target_px)))
-        };
-        let target = target_px.unwrap_or(source_px);
-        let (resizer, (target_px, content_px, back)) = match preset {
-            Preset::YoloxOpencv => {
-                let [w, h] = source_px;
-                let letterbox = LetterboxPlan::new(w, h, target[0], target[1])?;
-                padding = (super::super::PAD_VALUE, f32::from(super::super::PAD_VALUE));
-                let content_px = letterbox.content_px();
-                let back = letterbox.back_map();
-                (
-                    Resizer::Bytes(ResizePlan::new(source_px, content_px)?),
-                    (target, content_px, back),
-                )
-            }
-            Preset::FastestDetOpencv => {
-                pre_map = ByteMap::new(|_, byte| f32::from(byte) / 255.0);
-                bytes(target, ResizePlan::new(source_px, target))?
-            }
-            Preset::OpencvLinear => bytes(target, ResizePlan::new(source_px, target))?,
-            Preset::SceneSeg => {
-                pre_map = ByteMap::new(|channel, byte| sceneseg(in_bgr(order, channel), byte));
-                bytes(target, ResizePlan::new(source_px, target))?
-            }
-            Preset::Meteor => {
-                if source_px[0] < target[0] || source_px[1] < target[1] {
-                    return Err(ImageError::PresetOption {
-                        preset: preset.name(),
-                        reason: format!(
-                            "a frame of {} x {} px would have to grow to {} x {} px; only shrinking is defined",
-                            source_px[0], source_px[1], target[0], target[1]
-                        ),
-                    });
-                }
-                bytes(target, ResizePlan::area(source_px, target))?
-            }
-            Preset::OpencvArea => bytes(target, ResizePlan::area(source_px, target))?,
-            Preset::OpencvNearest => {
-                let plan = NearestPlan::new(source_px, target)?;
-                (Resizer::Nearest(plan), stretch(target))
-            }
-            Preset::Bevformer => {
-                pre_map = ByteMap::new(|channel, byte| {
-                    f32::from(byte) - BEVFORMER_MEAN_BGR[in_bgr(order, channel)]
-                });
-                let content_px = source_px.map(|side| (side as f32 * BEVFORMER_SCALE) as usize);
-                let target_px = content_px.map(|side| side.next_multiple_of(BEVFORMER_DIVISOR));
-                let plan = LinearF32Plan::new(source_px, content_px, contraction)?;
-                let (_, _, back) = stretch(content_px);
-                (Resizer::Floats(plan), (target_px, content_px, back))
-            }
-            Preset::OpencvLinearF32 => {
-                let plan = LinearF32Plan::new(source_px, target, contraction)?;
-                (Resizer::Floats(plan), stretch(target))
-            }
-        };
+        let parts = Parts::new(preset, source_px, order, options)?;
         Ok(Self {
             preset,
             form: TensorForm {
-                size_px: target_px,
+                size_px: parts.target_px,
                 layout: options.layout.unwrap_or(layout),
                 samples: options.samples.unwrap_or(samples),
                 order,
             },
             geometry: Geometry {
                 source_px: frame_px,
-                target_px,
-                content_px,
-                resized_px: content_px,
-                cropped_px: [0, 0],
-                back: back.through_stage(source_px, frame_px),
+                target_px: parts.target_px,
+                content_px: parts.content_px,
+                resized_px: parts.resized_px,
+                cropped_px: parts.cropped_px,
+                back: parts.back.through_stage(source_px, frame_px),
             },
             stage,
-            resizer,
-            map: pre_map,
-            padding,
+            resizer: parts.resizer,
+            map: parts.map,
+            padding: parts.padding,
             kernels: Kernels::detect(),
         })
     }
@@ -206,6 +124,10 @@ impl PresetPlan {
             Resizer::Bytes(plan) => Resizer::Bytes(plan.with_kernels(kernels)),
             Resizer::Nearest(plan) => Resizer::Nearest(plan),
             Resizer::Floats(plan) => Resizer::Floats(plan.with_kernels(kernels)),
+            Resizer::AutowareLetterbox(plan) => Resizer::AutowareLetterbox(plan.with_kernels(kernels)),
+            Resizer::NearestCrop(plan) => Resizer::NearestCrop(plan),
+            Resizer::Bevfusion(plan) => Resizer::Bevfusion(plan.with_kernels(kernels)),
+            Resizer::Streampetr(plan) => Resizer::Streampetr(plan.with_kernels(kernels)),
         };
         self
     }
@@ -309,6 +231,15 @@ impl PresetPlan {
         match &self.resizer {
             Resizer::Bytes(plan) => plan.rows::<4, 3>(source, &sampler, content, resize, &mut writer),
             Resizer::Nearest(plan) => plan.write_rows(source, &sampler, content, &mut writer),
+            Resizer::AutowareLetterbox(plan) => {
+                plan.rows(source, &sampler, content, resize, &mut writer);
+            }
+            Resizer::NearestCrop(plan) => plan.rows(source, &sampler, content, &mut writer),
+            Resizer::Bevfusion(plan) => plan.rows(source, &sampler, content, resize, &mut writer),
+            Resizer::Streampetr(plan) => {
+                let order = [0, 1, 2].map(|channel| in_bgr(self.form.order, channel));
+                plan.rows(source, &sampler, order, content, resize, &mut writer);
+            }
             Resizer::Floats(plan) => {
                 let [a, b, c, _] = sampler.lane_byte;
                 let fill = |y: usize, planes: [&mut [f32]; 3]| {
@@ -341,19 +272,4 @@ impl PresetPlan {
             }
         }
     }
-}
-
-/// Channel `channel` of an input, counted blue first.
-const fn in_bgr(order: ChannelOrder, channel: usize) -> usize {
-    match order {
-        ChannelOrder::Bgr => channel,
-        ChannelOrder::Rgb => 2 - channel,
-    }
-}
-
-/// SceneSeg's normalisation as OpenCV computes it: a float product, a float difference, and a quotient in double.
-fn sceneseg(channel: usize, byte: u8) -> f32 {
-    let scaled = f32::from(byte) * (1.0 / 255.0) as f32;
-    let centred = scaled - SCENESEG_MEAN_BGR[channel];
-    (f64::from(centred) / SCENESEG_DEVIATION_BGR[channel]) as f32
 }

@@ -1,0 +1,318 @@
+//! The letterbox that Autoware's `tensorrt_yolox` node computes on the GPU, bit for bit.
+//!
+//! Source: the `resize_bilinear_letterbox_nhwc_to_nchw32` kernels of `preprocess.cu` in `autoware_universe`.
+//! They differ from every textbook resize, and detectors are deployed behind them, so the differences stay:
+//!
+//! - an output position `c = (i + 0.5) / scale` blends the samples left and right of it, `round(c) - 1` and
+//!   the next; the weight of the right one is `(1 + round(c) - c) / 2`, between 1/4 and 3/4, and *falls* as
+//!   the position moves right;
+//! - a blend is `fma(w, b, fma(-w, a, a))`, and the blended columns are cut to integers before rows are
+//!   blended; the end result is rounded half away from zero;
+//! - positions in the last row or column take the last two samples, so a source has two at least.
+//!
+//! `nvcc` fuses nothing beyond the `fma`s that the source spells out: the position is rounded before it is
+//! subtracted (looked up in the machine code of CUDA 12.8 for compute capability 7.5, 8.6 and 8.9).
+
+use std::ops::Range;
+
+use super::columns::Sampler;
+use super::frame::check_size;
+use super::planes::{PlanarRows, check_length};
+use super::resize::ResizeScratch;
+use super::sink::{RowSink, RowsInMemory};
+use super::source_rows::{ByteRows, SourceRows};
+use super::{BackMap, ImageError, ImageRef, Kernels, PAD_VALUE, Workspace};
+
+/// Channels of the result: blue, green, red.
+const CHANNELS: usize = 3;
+/// Values per pixel between the blends of columns and of rows; the fourth is left out in the end.
+pub(super) const LANES: usize = 4;
+
+/// Fits frames of one size into a detector input as Autoware's `tensorrt_yolox` does: resized, top left, the
+/// rest filled with [`PAD_VALUE`], channels blue, green, red.
+#[derive(Debug, Clone)]
+pub struct AutowareLetterboxPlan {
+    source_px: [usize; 2],
+    target_px: [usize; 2],
+    content_px: [usize; 2],
+    scale: f32,
+    columns: PairTaps,
+    rows: PairTaps,
+    kernels: Kernels,
+}
+
+/// For every output position the first of the two samples that it blends, and the weight of the second.
+#[derive(Debug, Clone)]
+pub(super) struct PairTaps {
+    /// Index of the first sample, never falling from one position to the next.
+    pub(super) first: Vec<u32>,
+    /// Weight of the second sample.
+    pub(super) weight: Vec<f32>,
+}
+
+impl PairTaps {
+    /// Taps of `target` positions over `source` samples, at least two; `step` is samples per position.
+    fn new(source: usize, target: usize, step: f32) -> Self {
+        let (first, weight) = (0..target)
+            .map(|i| {
+                let position = step * (i as f32 + 0.5);
+                let nearest = position.round();
+                let first = (nearest as i64 - 1).clamp(0, source as i64 - 2) as u32;
+                (first, (1.0 + nearest - position) / 2.0)
+            })
+            .unzip();
+        Self { first, weight }
+    }
+}
+
+impl AutowareLetterboxPlan {
+    /// A plan for frames of `source_px` and an input of `target_px`, each width and height in pixels.
+    ///
+    /// The scale is `min(target_width / width, target_height / height)` in single precision, and the sides of
+    /// the content are `int(scale * side)`: a side that should fill the target can be a pixel short.
+    ///
+    /// # Errors
+    /// [`ImageError::BadSize`]; [`ImageError::SourceTooSmall`] for a side of one pixel, where the kernel
+    /// reads outside the image; [`ImageError::ShrinksToNothing`] if a side of the content is zero.
+    pub fn new(source_px: [usize; 2], target_px: [usize; 2]) -> Result<Self, ImageError> {
+        for [width, height] in [source_px, target_px] {
+            check_size(width, height)?;
+        }
+        if source_px.iter().any(|&side| side < 2) {
+            return Err(ImageError::SourceTooSmall {
+                source_px,
+                least_px: [2, 2],
+            });
+        }
+        let [width_ratio, height_ratio] = [0, 1].map(|i| target_px[i] as f32 / source_px[i] as f32);
+        let scale = width_ratio.min(height_ratio);
+        let content_px = [0, 1].map(|i| ((scale * source_px[i] as f32) as usize).min(target_px[i]));
+        if content_px.contains(&0) {
+            return Err(ImageError::ShrinksToNothing { source_px, target_px });
+        }
+        // The kernel is launched with a quotient in double, handed over as float.
+        let step = (1.0 / f64::from(scale)) as f32;
+        Ok(Self {
+            source_px,
+            target_px,
+            content_px,
+            scale,
+            columns: PairTaps::new(source_px[0], content_px[0], step),
+            rows: PairTaps::new(source_px[1], content_px[1], step),
+            kernels: Kernels::detect(),
+        })
+    }
+
+    /// The same plan on other kernels.
+    #[must_use]
+    pub fn with_kernels(mut self, kernels: Kernels) -> Self {
+        self.kernels = kernels;
+        self
+    }
+
+    /// Width and height of the frames that the plan takes, in pixels.
+    #[must_use]
+    pub const fn source_px(&self) -> [usize; 2] {
+        self.source_px
+    }
+
+    /// Width and height of the detector input in pixels.
+    #[must_use]
+    pub const fn target_px(&self) -> [usize; 2] {
+        self.target_px
+    }
+
+    /// Width and height of the part of the target that the image covers, in pixels. Autoware cuts its
+    /// segmentation masks to the same part.
+    #[must_use]
+    pub const fn content_px(&self) -> [usize; 2] {
+        self.content_px
+    }
+
+    /// Target pixels per source pixel, which the deployed decoder divides boxes by.
+    #[must_use]
+    pub const fn scale(&self) -> f32 {
+        self.scale
+    }
+
+    /// The way back from the detector input to the source image.
+    #[must_use]
+    pub fn back_map(&self) -> BackMap {
+        BackMap::new(self.source_px, [self.scale; 2])
+    }
+
+    /// Values of the detector input: `target_height * target_width * 3`.
+    #[must_use]
+    pub const fn output_len(&self) -> usize {
+        self.target_px[0] * self.target_px[1] * CHANNELS
+    }
+
+    /// Writes the detector input for `image`: bytes in height, width, channel order.
+    ///
+    /// # Errors
+    /// [`ImageError::SizeMismatch`] if the frame has another size than the plan, and
+    /// [`ImageError::OutputLength`] if `out` is not [`Self::output_len`] long.
+    pub fn apply(
+        &self,
+        image: &ImageRef<'_>,
+        out: &mut [u8],
+        workspace: &mut Workspace,
+    ) -> Result<(), ImageError> {
+        check_length(out, self.output_len())?;
+        let row_len = self.target_px[0] * CHANNELS;
+        let mut sink = RowsInMemory {
+            values: out,
+            step: row_len,
+            row_len,
+            first: 0,
+        };
+        self.all_rows(image, workspace, &mut sink)
+    }
+
+    /// Writes the detector input for `image`: bytes in channel, height, width order.
+    ///
+    /// # Errors
+    /// As [`Self::apply`].
+    pub fn apply_planes(
+        &self,
+        image: &ImageRef<'_>,
+        out: &mut [u8],
+        workspace: &mut Workspace,
+    ) -> Result<(), ImageError> {
+        check_length(out, self.output_len())?;
+        let mut row = std::mem::take(&mut workspace.resize.bytes);
+        let mut sink = PlanarRows::new(out, self.target_px, &mut row, |byte: u8| byte);
+        let done = self.all_rows(image, workspace, &mut sink);
+        workspace.resize.bytes = row;
+        done
+    }
+
+    /// Writes the detector input for `image` as the deployed network takes it: 0.0 to 255.0 in channel,
+    /// height, width order.
+    ///
+    /// # Errors
+    /// As [`Self::apply`].
+    pub fn apply_f32(
+        &self,
+        image: &ImageRef<'_>,
+        out: &mut [f32],
+        workspace: &mut Workspace,
+    ) -> Result<(), ImageError> {
+        check_length(out, self.output_len())?;
+        let mut row = std::mem::take(&mut workspace.resize.bytes);
+        let mut sink = PlanarRows::new(out, self.target_px, &mut row, f32::from);
+        let done = self.all_rows(image, workspace, &mut sink);
+        workspace.resize.bytes = row;
+        done
+    }
+
+    fn all_rows(
+        &self,
+        image: &ImageRef<'_>,
+        workspace: &mut Workspace,
+        sink: &mut impl RowSink<u8>,
+    ) -> Result<(), ImageError> {
+        let mut source = SourceRows::new(*image);
+        source.check_size(self.source_px)?;
+        let sampler = Sampler::bgr(source.format());
+        let rows = 0..self.target_px[1];
+        self.rows(&mut source, &sampler, rows, &mut workspace.resize, sink);
+        Ok(())
+    }
+
+    /// Writes the rows `out_rows` of the target with their padding, the three channels that `sampler` picks.
+    pub(super) fn rows(
+        &self,
+        source: &mut impl ByteRows,
+        sampler: &Sampler<LANES>,
+        out_rows: Range<usize>,
+        scratch: &mut ResizeScratch,
+        sink: &mut impl RowSink<u8>,
+    ) {
+        let [width, height] = self.content_px;
+        let mut pair = RowPair::new(&mut scratch.floats, width * LANES);
+        for y in out_rows {
+            if y >= height {
+                sink.row(y, |row| row.fill(PAD_VALUE));
+                continue;
+            }
+            let (first, weight) = (self.rows.first[y] as usize, self.rows.weight[y]);
+            let blended = pair.get(first, |y, out| {
+                self.kernels
+                    .blend_pairs_across(source.row(y), sampler, &self.columns, out);
+            });
+            sink.row(y, |row| {
+                let (content, beside) = row.split_at_mut(width * CHANNELS);
+                self.kernels.blend_pairs_down(blended, weight, content);
+                beside.fill(PAD_VALUE);
+            });
+        }
+    }
+}
+
+/// The two rows of blended columns that an output row needs; neighbouring output rows share them.
+struct RowPair<'a> {
+    slots: [&'a mut [f32]; 2],
+    held: [Option<usize>; 2],
+}
+
+impl<'a> RowPair<'a> {
+    fn new(memory: &'a mut Vec<f32>, row_len: usize) -> Self {
+        if memory.len() < 2 * row_len {
+            memory.resize(2 * row_len, 0.0);
+        }
+        let (a, b) = memory[..2 * row_len].split_at_mut(row_len);
+        Self {
+            slots: [a, b],
+            held: [None; 2],
+        }
+    }
+
+    /// Rows `first` and `first + 1`; `fill` makes the ones that are not at hand.
+    fn get(&mut self, first: usize, mut fill: impl FnMut(usize, &mut [f32])) -> [&[f32]; 2] {
+        if self.held[1] == Some(first) {
+            self.slots.swap(0, 1);
+            self.held.swap(0, 1);
+        }
+        for (i, y) in [first, first + 1].into_iter().enumerate() {
+            if self.held[i] != Some(y) {
+                fill(y, self.slots[i]);
+                self.held[i] = Some(y);
+            }
+        }
+        [&*self.slots[0], &*self.slots[1]]
+    }
+}
+
+/// `out[x][lane] = trunc(fma(w, b, fma(-w, a, a)))` over neighbouring pixels `a` and `b`, from pixel `from` on.
+pub(super) fn blend_pairs_across(
+    row: &[u8],
+    sampler: &Sampler<LANES>,
+    taps: &PairTaps,
+    from: usize,
+    out: &mut [f32],
+) {
+    let pixels = out.as_chunks_mut::<LANES>().0;
+    for ((pixel, &first), &weight) in pixels.iter_mut().zip(&taps.first).zip(&taps.weight).skip(from) {
+        let at = first as usize * sampler.pixel_bytes;
+        for (value, &byte) in pixel.iter_mut().zip(&sampler.lane_byte) {
+            let (a, b) = (row[at + byte], row[at + sampler.pixel_bytes + byte]);
+            *value = blend(f32::from(a), f32::from(b), weight).trunc();
+        }
+    }
+}
+
+/// `out = round(fma(w, lower, fma(-w, upper, upper)))`, three of four lanes a pixel, from pixel `from` on.
+pub(super) fn blend_pairs_down([upper, lower]: [&[f32]; 2], weight: f32, from: usize, out: &mut [u8]) {
+    let (upper, lower) = (upper.as_chunks::<LANES>().0, lower.as_chunks::<LANES>().0);
+    let pixels = out.as_chunks_mut::<CHANNELS>().0;
+    for ((pixel, upper), lower) in pixels.iter_mut().zip(upper).zip(lower).skip(from) {
+        for ((value, &a), &b) in pixel.iter_mut().zip(upper).zip(lower) {
+            *value = blend(a, b, weight).round() as u8;
+        }
+    }
+}
+
+fn blend(a: f32, b: f32, weight: f32) -> f32 {
+    weight.mul_add(b, (-weight).mul_add(a, a))
+}
