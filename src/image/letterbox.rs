@@ -149,7 +149,8 @@ impl LetterboxPlan {
             });
         }
         let out_step = self.target_px[0] * CANVAS_CHANNELS;
-        let mut source = SourceRows::new(*image);
+        let Workspace { converted, resize } = workspace;
+        let mut source = SourceRows::new(*image, self.resize.kernels(), converted);
         self.resize.check_source(&source)?;
         let [width, height] = self.content_px();
         let (content, below) = out.split_at_mut(height * out_step);
@@ -161,7 +162,7 @@ impl LetterboxPlan {
         };
         let sampler = Sampler::bgr(source.format());
         self.resize
-            .rows::<4, CANVAS_CHANNELS>(&mut source, &sampler, 0..height, workspace, &mut sink);
+            .rows::<4, CANVAS_CHANNELS>(&mut source, &sampler, 0..height, resize, &mut sink);
         for row in content.chunks_exact_mut(out_step) {
             row[width * CANVAS_CHANNELS..].fill(PAD_VALUE);
         }

@@ -1,11 +1,12 @@
 //! Camera pre-processing: plain functions on plain data.
 //!
-//! Pixels come in as an [`ImageRef`] (raw sensor bytes, any row padding) or are decoded from JPEG and PNG
+//! Pixels come in as an [`ImageRef`] (raw sensor bytes of any [`PixelFormat`], any row padding) or are decoded from JPEG and PNG
 //! with [`decode_image`]; a [`LetterboxPlan`] turns them into the tensor a detector was trained on. Resizing
 //! equals OpenCV 4.x `INTER_LINEAR` bit for bit on every path, so boxes can be compared with the public
 //! Python demos to the last digit. Nothing here knows a thread, a clock or a file; any room below may call it.
 
 mod columns;
+mod convert;
 mod decode;
 mod encode;
 mod error;
@@ -17,6 +18,7 @@ mod preset;
 mod resize;
 mod rows;
 mod simd;
+mod simd_convert;
 mod sink;
 mod source_rows;
 mod taps;

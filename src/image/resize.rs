@@ -9,7 +9,7 @@ use super::simd::Kernels;
 use super::sink::{RowSink, RowsInMemory};
 use super::source_rows::SourceRows;
 use super::taps::{ColumnTaps, RowTap, row_taps};
-use super::{ImageError, ImageRef, PixelFormat};
+use super::{ImageError, ImageRef};
 
 /// A resize from one size to another: its tables, computed once.
 #[derive(Debug, Clone)]
@@ -32,8 +32,17 @@ enum Method {
 /// allocates no more.
 #[derive(Debug, Clone, Default)]
 pub struct Workspace {
+    /// A source row in interleaved pixels.
+    pub(super) converted: Vec<u8>,
+    /// Rows between the two halves of a resize.
+    pub(super) resize: ResizeRows,
+}
+
+/// What [`ResizePlan::rows`] keeps from one row to the next.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ResizeRows {
     blended: [Vec<i16>; 2],
-    bytes: Vec<u8>,
+    upper: Vec<u8>,
 }
 
 impl ResizePlan {
@@ -68,6 +77,11 @@ impl ResizePlan {
         self
     }
 
+    /// The kernels that the plan runs on.
+    pub(super) const fn kernels(&self) -> Kernels {
+        self.kernels
+    }
+
     /// Width and height of the source in pixels.
     #[must_use]
     pub const fn source_px(&self) -> [usize; 2] {
@@ -80,7 +94,8 @@ impl ResizePlan {
         self.target_px
     }
 
-    /// Resizes `image` into `out`, rows without padding, in the image's own pixel format.
+    /// Resizes `image` into `out`, rows without padding, in the image's own pixel format, or what that
+    /// becomes ([`PixelFormat::interleaved`](super::PixelFormat::interleaved)).
     ///
     /// # Errors
     /// [`ImageError::SizeMismatch`] or [`ImageError::OutputLength`].
@@ -99,7 +114,8 @@ impl ResizePlan {
                 found: out.len(),
             });
         }
-        let mut source = SourceRows::new(*image);
+        let Workspace { converted, resize } = workspace;
+        let mut source = SourceRows::new(*image, self.kernels, converted);
         self.check_source(&source)?;
         let mut sink = RowsInMemory {
             values: out,
@@ -109,18 +125,18 @@ impl ResizePlan {
         };
         let rows = 0..self.target_px[1];
         let format = source.format();
-        match format {
-            PixelFormat::Mono8 => {
+        match channels {
+            1 => {
                 let sampler = Sampler::new(format, [0]);
-                self.rows::<1, 1>(&mut source, &sampler, rows, workspace, &mut sink);
+                self.rows::<1, 1>(&mut source, &sampler, rows, resize, &mut sink);
             }
-            PixelFormat::Rgb8 | PixelFormat::Bgr8 => {
+            3 => {
                 let sampler = Sampler::new(format, [0, 1, 2, 2]);
-                self.rows::<4, 3>(&mut source, &sampler, rows, workspace, &mut sink);
+                self.rows::<4, 3>(&mut source, &sampler, rows, resize, &mut sink);
             }
-            PixelFormat::Rgba8 | PixelFormat::Bgra8 => {
+            _ => {
                 let sampler = Sampler::new(format, [0, 1, 2, 3]);
-                self.rows::<4, 4>(&mut source, &sampler, rows, workspace, &mut sink);
+                self.rows::<4, 4>(&mut source, &sampler, rows, resize, &mut sink);
             }
         }
         Ok(())
@@ -142,13 +158,13 @@ impl ResizePlan {
         source: &mut SourceRows<'_>,
         sampler: &Sampler<LANES>,
         out_rows: Range<usize>,
-        workspace: &mut Workspace,
+        memory: &mut ResizeRows,
         sink: &mut impl RowSink<u8>,
     ) {
         match &self.method {
             Method::Halve => {
                 for y in out_rows {
-                    let upper = &mut workspace.bytes;
+                    let upper = &mut memory.upper;
                     upper.clear();
                     upper.extend_from_slice(source.row(2 * y));
                     let pair = [upper.as_slice(), source.row(2 * y + 1)];
@@ -156,7 +172,7 @@ impl ResizePlan {
                 }
             }
             Method::Blend { columns, rows } => {
-                let mut cache = RowCache::new(workspace, self.target_px[0] * LANES);
+                let mut cache = RowCache::new(memory, self.target_px[0] * LANES);
                 for y in out_rows {
                     let tap = rows[y];
                     let pair = cache.pair(tap.rows, |y, blended| {
@@ -179,13 +195,13 @@ struct RowCache<'a> {
 }
 
 impl<'a> RowCache<'a> {
-    fn new(workspace: &'a mut Workspace, values: usize) -> Self {
-        for slot in &mut workspace.blended {
+    fn new(memory: &'a mut ResizeRows, values: usize) -> Self {
+        for slot in &mut memory.blended {
             if slot.len() < values {
                 slot.resize(values, 0);
             }
         }
-        let [a, b] = &mut workspace.blended;
+        let [a, b] = &mut memory.blended;
         Self {
             slots: [&mut a[..values], &mut b[..values]],
             held: [None; 2],

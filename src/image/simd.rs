@@ -12,7 +12,7 @@ use super::taps::ColumnTaps;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kernels {
     /// True only where the processor was found to have AVX2.
-    avx2: bool,
+    pub(super) avx2: bool,
 }
 
 impl Kernels {

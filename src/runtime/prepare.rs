@@ -203,7 +203,7 @@ fn with_image<T>(
     match &*message.type_name {
         "sensor_msgs/msg/Image" => {
             let raw = ImageMsg::decode(&message.data)?;
-            let format = PixelFormat::from_ros_encoding(raw.encoding)?;
+            let format = PixelFormat::from_ros_encoding(raw.encoding)?.in_byte_order(raw.is_bigendian != 0);
             use_image(ImageRef::new(
                 raw.data,
                 raw.width as usize,
