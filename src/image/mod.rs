@@ -8,6 +8,8 @@
 mod columns;
 mod convert;
 mod decode;
+mod decode_jpeg;
+mod decode_png;
 mod encode;
 mod error;
 mod format;
@@ -23,7 +25,7 @@ mod sink;
 mod source_rows;
 mod taps;
 
-pub use decode::{DecodeError, decode_image};
+pub use decode::{DecodeError, DecodeOptions, Decoded, decode_image, decode_into};
 pub use encode::{EncodeError, encode_jpeg, encode_png};
 pub use error::ImageError;
 pub use format::PixelFormat;
