@@ -88,6 +88,14 @@ impl<'a> ImageRef<'a> {
         self.format
     }
 
+    /// The same bytes, read as pixels of another format.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn read_as(self, format: PixelFormat) -> Result<Self, ImageError> {
+        Self::new(self.data, self.width, self.height, self.step, format)
+    }
+
     /// One row of the data as it came, without its padding. Rows from the height on, where the format has
     /// them, hold the chroma.
     ///
