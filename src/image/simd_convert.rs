@@ -8,38 +8,39 @@ use super::convert::yuv::{self, ChromaOrder};
 impl Kernels {
     /// See [`yuv::packed_row`].
     pub(super) fn packed_yuv_row<const LUMA_AT: usize>(self, row: &[u8], out: &mut [u8]) {
-        let mut done = 0;
         #[cfg(target_arch = "x86_64")]
         if self.avx2 {
             // SAFETY: `avx2` is set only by `detect`, which found the feature.
-            done = unsafe { avx2::packed_yuv_row::<LUMA_AT>(row, out) };
+            let done = unsafe { avx2::packed_yuv_row::<LUMA_AT>(row, out) };
+            return yuv::packed_row::<LUMA_AT>(row, done, out);
         }
-        yuv::packed_row::<LUMA_AT>(row, done, out);
+        yuv::packed_row::<LUMA_AT>(row, 0, out);
     }
 
     /// See [`yuv::planar_row`].
     pub(super) fn planar_yuv_row(self, luma: &[u8], chroma: &[u8], order: ChromaOrder, out: &mut [u8]) {
-        let mut done = 0;
         #[cfg(target_arch = "x86_64")]
         if self.avx2 {
             // SAFETY: `avx2` is set only by `detect`, which found the feature.
-            done = unsafe { avx2::planar_yuv_row(luma, chroma, order, out) };
+            let done = unsafe { avx2::planar_yuv_row(luma, chroma, order, out) };
+            return yuv::planar_row(luma, chroma, order, done, out);
         }
-        yuv::planar_row(luma, chroma, order, done, out);
+        yuv::planar_row(luma, chroma, order, 0, out);
     }
 
     /// All columns but the first and the last of a mosaic row; see [`bayer::interior`].
     pub(super) fn bayer_row(self, rows: [&[u8]; 3], row: MosaicRow, out: &mut [u8]) {
-        let (mut from, end) = (1, rows[1].len() - 1);
+        let end = rows[1].len() - 1;
         #[cfg(target_arch = "x86_64")]
         if self.avx2 {
             // The vectors start at a pixel that is not green, so that those are their even bytes.
-            let aligned = 2 - row.first;
-            bayer::interior(rows, row, from..aligned.min(end), out);
+            let start = 2 - row.first;
+            bayer::interior(rows, row, 1..start.min(end), out);
             // SAFETY: `avx2` is set only by `detect`, which found the feature.
-            from = unsafe { avx2::bayer_row(rows, row, aligned, out) };
+            let done = unsafe { avx2::bayer_row(rows, row, start, out) };
+            return bayer::interior(rows, row, done..end, out);
         }
-        bayer::interior(rows, row, from..end, out);
+        bayer::interior(rows, row, 1..end, out);
     }
 }
 
