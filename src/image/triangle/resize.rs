@@ -25,7 +25,7 @@ const MOST_SPREAD_VALUES: usize = 2 << 20;
 pub(super) struct TriangleResize {
     pub(super) geometry: TriangleGeometry,
     contraction: Contraction,
-    kernels: Kernels,
+    pub(super) kernels: Kernels,
     columns: ColumnTaps,
     rows: Vec<Window>,
     /// Spread source rows that are kept.
