@@ -300,12 +300,7 @@ pub(super) fn blend_pairs_across(
 }
 
 /// `out = round(fma(w, lower, fma(-w, upper, upper)))`, three of four lanes a pixel, from pixel `from` on.
-pub(super) fn blend_pairs_down(
-    [upper, lower]: [&[f32]; 2],
-    weight: f32,
-    from: usize,
-    out: &mut [u8],
-) {
+pub(super) fn blend_pairs_down([upper, lower]: [&[f32]; 2], weight: f32, from: usize, out: &mut [u8]) {
     let (upper, lower) = (upper.as_chunks::<LANES>().0, lower.as_chunks::<LANES>().0);
     let pixels = out.as_chunks_mut::<CHANNELS>().0;
     for ((pixel, upper), lower) in pixels.iter_mut().zip(upper).zip(lower).skip(from) {

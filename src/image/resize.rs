@@ -37,10 +37,8 @@ pub struct Workspace {
     pub(super) bytes: Vec<u8>,
     /// Rows of samples and sums.
     pub(super) floats: Vec<f32>,
-    /// Sums of one row of results.
-    pub(super) sums: Vec<f32>,
-    /// Numbers of the source rows in `floats`.
-    pub(super) held: Vec<usize>,
+    /// A row of bytes, one channel after another.
+    pub(super) planes: Vec<u8>,
 }
 
 impl ResizePlan {

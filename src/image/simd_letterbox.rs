@@ -60,7 +60,13 @@ mod x86 {
     const BELOW_HALF: f32 = 0.499_999_97;
 
     /// How many leading pixels can be read in whole loads and computed `step` at a time.
-    fn whole_pixels(row: &[u8], sampler: &Sampler<LANES>, taps: &PairTaps, out: &[f32], step: usize) -> usize {
+    fn whole_pixels(
+        row: &[u8],
+        sampler: &Sampler<LANES>,
+        taps: &PairTaps,
+        out: &[f32],
+        step: usize,
+    ) -> usize {
         let readable = taps
             .first
             .partition_point(|&first| first as usize * sampler.pixel_bytes + LOAD_BYTES <= row.len());
@@ -131,9 +137,8 @@ mod x86 {
         let left = unsafe { _mm512_loadu_si512(pick.as_ptr().cast()) };
         let right = _mm512_add_epi8(left, _mm512_set1_epi8(sampler.pixel_bytes as i8));
         let spread = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
-        let to_float = |pick, bytes| {
-            _mm512_cvtepi32_ps(_mm512_maskz_permutexvar_epi8(LOWEST_BYTES, pick, bytes))
-        };
+        let to_float =
+            |pick, bytes| _mm512_cvtepi32_ps(_mm512_maskz_permutexvar_epi8(LOWEST_BYTES, pick, bytes));
         for x in (0..whole).step_by(4) {
             let pair = |i: usize| {
                 let at = taps.first[x + i] as usize * sampler.pixel_bytes;

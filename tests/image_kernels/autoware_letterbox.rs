@@ -90,10 +90,12 @@ fn autoware_letterbox_equals_the_kernel_bit_for_bit() {
                 let what = format!("{source:?} {} -> {target:?}, {}", frame.format, kernels.name());
                 let plan = plan.clone().with_kernels(kernels);
                 let mut floats = vec![f32::NAN; plan.output_len()];
-                plan.apply_f32(&frame.view(), &mut floats, &mut workspace).unwrap();
+                plan.apply_f32(&frame.view(), &mut floats, &mut workspace)
+                    .unwrap();
                 assert_same_bits(&bits(&floats), &bits(&expected), &what);
                 let mut planes = vec![0xA5; plan.output_len()];
-                plan.apply_planes(&frame.view(), &mut planes, &mut workspace).unwrap();
+                plan.apply_planes(&frame.view(), &mut planes, &mut workspace)
+                    .unwrap();
                 assert_same_bits(&planes, &bytes(&expected), &what);
                 let mut rows = vec![0xA5; plan.output_len()];
                 plan.apply(&frame.view(), &mut rows, &mut workspace).unwrap();
@@ -107,13 +109,20 @@ fn autoware_letterbox_equals_the_kernel_bit_for_bit() {
 
 #[test]
 fn autoware_letterbox_equals_the_kernel_on_the_deployed_sizes() {
-    for (source, target) in [([1920, 1080], [960, 960]), ([2880, 1860], [960, 960]), ([1440, 1080], [416, 416])] {
+    for (source, target) in [
+        ([1920, 1080], [960, 960]),
+        ([2880, 1860], [960, 960]),
+        ([1440, 1080], [416, 416]),
+    ] {
         let frame = Frame::noise(source, format(0), 3);
         let expected = bytes(&transcription(&frame, target));
         for kernels in Kernels::available() {
-            let plan = AutowareLetterboxPlan::new(source, target).unwrap().with_kernels(kernels);
+            let plan = AutowareLetterboxPlan::new(source, target)
+                .unwrap()
+                .with_kernels(kernels);
             let mut planes = vec![0xA5; plan.output_len()];
-            plan.apply_planes(&frame.view(), &mut planes, &mut Workspace::default()).unwrap();
+            plan.apply_planes(&frame.view(), &mut planes, &mut Workspace::default())
+                .unwrap();
             assert_same_bits(&planes, &expected, kernels.name());
         }
     }
@@ -137,7 +146,8 @@ fn a_flat_image_stays_flat_in_the_autoware_letterbox() {
         let frame = Frame::constant([161, 91], value);
         let plan = AutowareLetterboxPlan::new(frame.size_px, [96, 96]).unwrap();
         let mut out = vec![0; plan.output_len()];
-        plan.apply(&frame.view(), &mut out, &mut Workspace::default()).unwrap();
+        plan.apply(&frame.view(), &mut out, &mut Workspace::default())
+            .unwrap();
         let [width, height] = plan.content_px();
         for row in out.chunks_exact(3 * 96).take(height) {
             assert!(row[..3 * width].iter().all(|&v| v == value), "{value}");

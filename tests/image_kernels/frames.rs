@@ -114,11 +114,18 @@ pub(crate) fn sixty(given: &[[[usize; 2]; 2]], least_px: usize) -> Vec<[[usize; 
 }
 
 /// Fails with the first place where two results differ in a bit.
-pub(crate) fn assert_same_bits<T: Copy + PartialEq + std::fmt::Debug>(ours: &[T], expected: &[T], what: &str) {
+pub(crate) fn assert_same_bits<T: Copy + PartialEq + std::fmt::Debug>(
+    ours: &[T],
+    expected: &[T],
+    what: &str,
+) {
     assert_eq!(ours.len(), expected.len(), "{what}");
     let wrong = ours.iter().zip(expected).filter(|(a, b)| a != b).count();
     if let Some(i) = ours.iter().zip(expected).position(|(a, b)| a != b) {
-        panic!("{what}: {wrong} values differ, value {i} is {:?}, not {:?}", ours[i], expected[i]);
+        panic!(
+            "{what}: {wrong} values differ, value {i} is {:?}, not {:?}",
+            ours[i], expected[i]
+        );
     }
 }
 

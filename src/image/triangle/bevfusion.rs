@@ -108,14 +108,19 @@ impl BevfusionCameraPlan {
         if self.red_first {
             sampler.lane_byte.swap(0, 2);
         }
-        self.resize
-            .means(source, &sampler, out_rows, workspace, |y, [first, second, third]| {
+        self.resize.means(
+            source,
+            &sampler,
+            out_rows,
+            workspace,
+            |y, [first, second, third]| {
                 sink.row(y, |row| {
                     let planes = first.iter().zip(second).zip(third);
                     for (pixel, ((&a, &b), &c)) in row.as_chunks_mut::<CHANNELS>().0.iter_mut().zip(planes) {
                         *pixel = [a as u8, b as u8, c as u8];
                     }
                 });
-            });
+            },
+        );
     }
 }

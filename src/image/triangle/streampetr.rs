@@ -97,7 +97,10 @@ impl StreampetrPlan {
     }
 
     /// Writes the rows `out_rows` of the result, blue, green and red interleaved.
-    #[allow(dead_code, reason = "the seam of results that are laid out elsewhere")]
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "the seam for results that are laid out elsewhere")
+    )]
     pub(in crate::image) fn rows(
         &self,
         source: &mut SourceRows<'_>,
