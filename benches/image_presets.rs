@@ -1,4 +1,4 @@
-//! Camera frames to the inputs of the networks that Autoware deploys, one thread, on every kernel.
+//! Camera frame to network input: every preset at the size of a road camera and at the size it is deployed with.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -9,80 +9,98 @@ use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use sensorium::image::{
-    AutowareLetterboxPlan, BevfusionCameraPlan, Image, Kernels, NearestCropPlan, PixelFormat, StreampetrPlan,
-    Workspace, bevdet_normalize,
+    ImageRef, Kernels, LinearF32Plan, PixelFormat, Preset, PresetOptions, PresetPlan, Raster, ResizePlan,
+    Workspace,
 };
 
-/// A frame with some structure, blue, green, red.
-fn frame([width, height]: [usize; 2]) -> Image {
-    let pixels = (0..width * height * 3).map(|i| (i * 7 % 251) as u8).collect();
-    Image::new(pixels, width, height, PixelFormat::Bgr8).unwrap()
-}
+const ROAD_PX: [usize; 2] = [1920, 1080];
 
-/// Name of a bench: the fastest kernels go without a suffix.
-fn name(preset: &str, kernels: Kernels) -> String {
-    if kernels == Kernels::detect() {
-        format!("{preset}/1080p")
-    } else {
-        format!("{preset}/1080p/{}", kernels.name())
+/// Size of the input where the network decides it.
+fn target_px(preset: Preset) -> Option<[usize; 2]> {
+    match preset {
+        Preset::YoloxOpencv => Some([416, 416]),
+        Preset::FastestDetOpencv => Some([352, 352]),
+        Preset::OpencvLinear => Some([640, 320]),
+        Preset::OpencvArea | Preset::OpencvNearest => Some([768, 432]),
+        Preset::OpencvLinearF32 => Some([1536, 864]),
+        _ => None,
     }
 }
 
-fn yolox_autoware(criterion: &mut Criterion) {
-    let (frame, mut workspace) = (frame([1920, 1080]), Workspace::default());
-    for kernels in Kernels::available() {
-        let plan = AutowareLetterboxPlan::new([1920, 1080], [960, 960])
-            .unwrap()
-            .with_kernels(kernels);
-        let mut bytes = vec![0; plan.output_len()];
-        criterion.bench_function(&name("yolox_autoware", kernels), |bencher| {
-            bencher.iter(|| plan.apply(black_box(&frame.view()), &mut bytes, &mut workspace));
-        });
-        let mut floats = vec![0.0; plan.output_len()];
-        criterion.bench_function(&name("yolox_autoware_f32", kernels), |bencher| {
-            bencher.iter(|| plan.apply_f32(black_box(&frame.view()), &mut floats, &mut workspace));
-        });
-    }
+/// Sizes of frames: a road camera's, and what the deployed node sees.
+fn sources_px(preset: Preset) -> Vec<[usize; 2]> {
+    let mut sizes = vec![ROAD_PX];
+    sizes.extend(preset.stage_px());
+    sizes
 }
 
-fn streampetr(criterion: &mut Criterion) {
-    let (frame, mut workspace) = (frame([1920, 1080]), Workspace::default());
-    for kernels in Kernels::available() {
-        let plan = StreampetrPlan::new([1920, 1080], [640, 480])
-            .unwrap()
-            .with_kernels(kernels);
-        let mut out = vec![0.0; plan.output_len()];
-        criterion.bench_function(&name("streampetr", kernels), |bencher| {
-            bencher.iter(|| plan.apply(black_box(&frame.view()), &mut out, &mut workspace));
-        });
-    }
+fn noise(n: usize) -> Vec<u8> {
+    (0..n).map(|i| (i * 31 % 251) as u8).collect()
 }
 
-fn bevfusion_camera(criterion: &mut Criterion) {
-    let (frame, mut workspace) = (frame([1440, 1080]), Workspace::default());
-    for kernels in Kernels::available() {
-        let plan = BevfusionCameraPlan::new([1440, 1080], [576, 384], [0.4; 2])
-            .unwrap()
-            .with_kernels(kernels);
-        let mut out = vec![0; plan.output_len()];
-        criterion.bench_function(&name("bevfusion_camera", kernels), |bencher| {
-            bencher.iter(|| plan.apply(black_box(&frame.view()), &mut out, &mut workspace));
-        });
+fn presets(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("image_presets");
+    for preset in Preset::ALL {
+        for source_px in sources_px(preset) {
+            let [width, height] = source_px;
+            let pixels = noise(width * height * 3);
+            let image = ImageRef::new(&pixels, width, height, 3 * width, PixelFormat::Bgr8).unwrap();
+            let options = PresetOptions {
+                target_px: target_px(preset),
+                ..PresetOptions::DEPLOYED
+            };
+            let plan = PresetPlan::new(preset, source_px, &options).unwrap();
+            let mut input = vec![0_f32; plan.form().bytes().div_ceil(4)];
+            let input = &mut bytemuck::cast_slice_mut(&mut input)[..plan.form().bytes()];
+            let mut run = |name: &str, plan: &PresetPlan, threads: usize| {
+                let mut workspaces = vec![Workspace::default(); threads];
+                group.bench_function(format!("{}/{width}x{height}/{name}", preset.name()), |bencher| {
+                    bencher.iter(|| plan.apply(black_box(&image), input, &mut workspaces).unwrap());
+                });
+            };
+            run("1_thread", &plan, 1);
+            run("2_threads", &plan, 2);
+            run(
+                "1_thread_scalar",
+                &plan.clone().with_kernels(Kernels::scalar()),
+                1,
+            );
+        }
     }
+    group.finish();
 }
 
-fn bevdet(criterion: &mut Criterion) {
-    let (frame, mut workspace) = (frame([1600, 900]), Workspace::default());
-    let plan = NearestCropPlan::new([1600, 900], [704, 256], [0, 140]).unwrap();
-    let mut crop = vec![0; plan.output_len()];
-    let mut out = vec![0.0; plan.output_len()];
-    criterion.bench_function("bevdet_nearest_crop/1600x900", |bencher| {
-        bencher.iter(|| plan.apply(black_box(&frame.view()), &mut crop, &mut workspace));
+/// The building blocks, on their own.
+fn resizes(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("image_resizes");
+    let [width, height] = ROAD_PX;
+    let pixels = noise(width * height * 3);
+    let raster = Raster::new(&pixels, ROAD_PX, 3).unwrap();
+    for (name, target_px, make) in [
+        ("linear_u8/640x320", [640, 320], ResizePlan::new as fn(_, _) -> _),
+        ("linear_u8/960x540", [960, 540], ResizePlan::new),
+        ("area_u8/768x432", [768, 432], ResizePlan::area),
+        ("area_u8/640x360", [640, 360], ResizePlan::area),
+    ] {
+        let plan = make(ROAD_PX, target_px).unwrap();
+        let mut out = vec![0; target_px[0] * target_px[1] * 3];
+        let mut workspace = Workspace::default();
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                plan.apply_raster(black_box(raster), &mut out, &mut workspace)
+                    .unwrap()
+            });
+        });
+    }
+    let floats: Vec<f32> = noise(1600 * 900 * 3).into_iter().map(f32::from).collect();
+    let raster = Raster::new(&floats, [1600, 900], 3).unwrap();
+    let plan = LinearF32Plan::new([1600, 900], [1280, 720], sensorium::image::Contraction::Fused).unwrap();
+    let mut out = vec![0.0; 1280 * 720 * 3];
+    group.bench_function("linear_f32/1600x900_to_1280x720", |bencher| {
+        bencher.iter(|| plan.apply(black_box(raster), &mut out).unwrap());
     });
-    criterion.bench_function("bevdet_normalize/704x256", |bencher| {
-        bencher.iter(|| bevdet_normalize(black_box(&crop), &mut out));
-    });
+    group.finish();
 }
 
-criterion_group!(benches, yolox_autoware, streampetr, bevfusion_camera, bevdet);
+criterion_group!(benches, presets, resizes);
 criterion_main!(benches);

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use sensorium::device::{CpuConfig, CpuDevice};
-use sensorium::perception::{DetectorGraph, DeviceModel};
+use sensorium::perception::{DetectorGraph, DeviceModel, PixelInput};
 use sensorium::tensor::{DType, HostTensor};
 use sensorium::trace::TraceOptions;
 use sensorium::weights::{OnnxModel, WeightFormat};
@@ -25,8 +25,14 @@ fn networks(c: &mut Criterion) {
     ] {
         let model = OnnxModel::open(data.join("models").join(file)).unwrap();
         for (precision, storage) in [("fp32", DType::F32), ("bf16", DType::Bf16)] {
-            let graph =
-                DetectorGraph::lower(name.into(), &model, storage, WeightFormat::Fp32, scale).unwrap();
+            let graph = DetectorGraph::lower(
+                name.into(),
+                &model,
+                storage,
+                WeightFormat::Fp32,
+                PixelInput::scaled_bytes(scale),
+            )
+            .unwrap();
             for threads in [1, 2] {
                 let config = CpuConfig {
                     threads,

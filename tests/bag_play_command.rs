@@ -145,7 +145,7 @@ fn what_was_latched_before_the_start_is_there_for_who_comes() {
 
     let lab = Lab::new();
     let mut drive = Drive::new(&DriveConfig::default(), 3);
-    let mut bag = DriveBag::create(&lab.path("bag.mcap"), RecordCompression::None).unwrap();
+    let mut bag = DriveBag::create(&lab.path("bag.mcap"), RecordCompression::None, &[]).unwrap();
     for _ in 0..4 {
         bag.write(&drive.next_frame()).unwrap();
     }

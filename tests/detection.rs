@@ -6,7 +6,7 @@ mod support;
 use std::path::PathBuf;
 
 use proptest::prelude::*;
-use sensorium::image::{BackMap, LetterboxPlan, Preset};
+use sensorium::image::{BackMap, LetterboxPlan};
 use sensorium::outputs::Detection2D;
 use sensorium::perception::{
     BoxExtent, COCO_80, DecodeCounts, FastestDetHead, HeadError, LabelError, NmsMode, NmsParams, ScoreRule,
@@ -187,8 +187,7 @@ fn fastestdet_boxes_equal_the_public_example_on_every_image() {
     let head = FastestDetHead::new([352, 352], &[1, 85, 22, 22], ScoreRule::Weighted).unwrap();
     let mut total = 0;
     for case in &cases {
-        let back = Preset::StretchOpencv
-            .plan(case.size[0], case.size[1], 352, 352)
+        let back = LetterboxPlan::stretch(case.size[0], case.size[1], 352, 352)
             .unwrap()
             .back_map();
         for (variant, mode) in [

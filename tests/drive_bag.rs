@@ -36,7 +36,7 @@ fn config() -> DriveConfig {
 fn record(path: &Path, compression: RecordCompression) -> Vec<DriveFrame> {
     let mut drive = Drive::new(&config(), 4);
     let frames: Vec<DriveFrame> = (0..5).map(|_| drive.next_frame()).collect();
-    let mut bag = DriveBag::create(path, compression).unwrap();
+    let mut bag = DriveBag::create(path, compression, &[]).unwrap();
     for frame in &frames {
         bag.write(frame).unwrap();
     }
@@ -277,7 +277,7 @@ fn a_drive_beyond_the_last_time_of_ros_is_refused() {
         ..config()
     };
     let frame = Drive::new(&config, 1).next_frame();
-    let mut bag = DriveBag::create(&folder.path().join("late.mcap"), RecordCompression::None).unwrap();
+    let mut bag = DriveBag::create(&folder.path().join("late.mcap"), RecordCompression::None, &[]).unwrap();
     let error = bag.write(&frame).unwrap_err();
     assert!(
         matches!(error, DriveBagError::Stamp { stamp_ns } if stamp_ns == config.start_ns),

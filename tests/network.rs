@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use sensorium::device::cpu::kernels::Isa;
 use sensorium::device::{CpuConfig, CpuDevice, Device};
-use sensorium::image::{BackMap, Preset, decode_image};
+use sensorium::image::{BackMap, Preset, PresetOptions, decode_image};
 use sensorium::outputs::Detection2D;
 use sensorium::perception::{
-    BoxExtent, Detector, DetectorGraph, DeviceModel, Head, HeadKind, ModelTrace, Thresholds, coco_80, iou,
+    BoxExtent, Detector, DetectorGraph, DeviceModel, Head, HeadKind, ModelTrace, PixelInput, Thresholds,
+    coco_80, iou,
 };
 use sensorium::tensor::{DType, HostTensor};
 use sensorium::trace::TraceOptions;
@@ -31,7 +32,7 @@ const NANO: Family = Family {
 const FASTEST: Family = Family {
     file: "models/FastestDet_352.onnx",
     kind: HeadKind::FastestDet,
-    preset: Preset::StretchOpencv,
+    preset: Preset::FastestDetOpencv,
     scale: 1.0 / 255.0,
     oracle: "fastestdet",
 };
@@ -140,15 +141,29 @@ impl Bench {
     fn new(family: Family) -> Option<Self> {
         let (model, files) = (support::data(family.file)?, camera_files()?);
         let onnx = OnnxModel::open(&model).unwrap();
-        let graph =
-            DetectorGraph::lower("net".into(), &onnx, DType::F32, WeightFormat::Fp32, family.scale).unwrap();
+        let graph = DetectorGraph::lower(
+            "net".into(),
+            &onnx,
+            DType::F32,
+            WeightFormat::Fp32,
+            PixelInput::scaled_bytes(family.scale),
+        )
+        .unwrap();
         let thresholds = Thresholds {
             score: 0.3,
             nms_iou: 0.45,
             max_detections: 300,
         };
         let head = Head::new(family.kind, graph.input_px(), graph.output_dims(), thresholds).unwrap();
-        let detector = Detector::new("net".into(), family.preset, graph.input_px(), head, coco_80());
+        let detector = Detector::new(
+            "net".into(),
+            family.preset,
+            PresetOptions::DEPLOYED,
+            graph.input_px(),
+            head,
+            coco_80(),
+        )
+        .unwrap();
         let inputs = files
             .iter()
             .map(|file| {
@@ -174,7 +189,7 @@ impl Bench {
             &self.onnx,
             storage,
             WeightFormat::Fp32,
-            self.family.scale,
+            PixelInput::scaled_bytes(self.family.scale),
         )
         .unwrap()
     }
@@ -476,7 +491,14 @@ fn fastestdet_gives_the_same_bits_on_any_threads_queues_and_instruction_set() {
 
 fn small_network(storage: DType) -> DetectorGraph {
     let onnx = OnnxModel::from_bytes(&tiny::network(), "squares.onnx", None::<&Path>).unwrap();
-    DetectorGraph::lower("squares".into(), &onnx, storage, WeightFormat::Fp32, 1.0).unwrap()
+    DetectorGraph::lower(
+        "squares".into(),
+        &onnx,
+        storage,
+        WeightFormat::Fp32,
+        PixelInput::BYTES,
+    )
+    .unwrap()
 }
 
 /// Pixels of every value, without a pattern.

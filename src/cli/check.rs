@@ -10,7 +10,8 @@ use super::pipeline_args::{self, Format, PipelineArgs};
 use super::report;
 use crate::device::DeviceLayer;
 use crate::pipeline::{
-    Family, Labels, NodeKind, Pipeline, PipelineError, Problem, ProblemRecord, PublisherSettings, Topics,
+    Family, Labels, NodeKind, Pipeline, PipelineError, Problem, ProblemRecord, PublisherSettings,
+    SimulatedCameras, Topics,
 };
 
 /// Checks a pipeline file without running it.
@@ -160,7 +161,15 @@ fn describe(kind: &NodeKind) -> String {
                 (Some(path), ..) => path.display().to_string(),
                 (None, Some(drive), _) => {
                     let seconds = drive.seconds;
-                    return format!("source, simulated drive of {seconds} s, rate {}", source.rate);
+                    let cameras = match drive.cameras {
+                        SimulatedCameras::None => String::new(),
+                        SimulatedCameras::Front => format!(" with a camera ({} Hz)", drive.camera_hz),
+                        SimulatedCameras::Three => format!(" with three cameras ({} Hz)", drive.camera_hz),
+                    };
+                    return format!(
+                        "source, simulated drive of {seconds} s{cameras}, rate {}",
+                        source.rate
+                    );
                 }
                 (None, None, Some(from)) => return format!("source, subscribes to {from}, {topics}"),
                 (None, None, None) => "to be given".to_owned(),

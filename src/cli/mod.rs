@@ -12,6 +12,7 @@ mod device;
 mod dtype;
 mod eval;
 mod graph;
+mod image;
 mod logging;
 mod model;
 mod pipeline_args;
@@ -49,6 +50,7 @@ enum Command {
     Bag(bag::Args),
     Check(check::Args),
     Cloud(cloud::Args),
+    Image(image::Args),
     Demo(demo::Args),
     Device(Box<device::Args>),
     Dtype(dtype::Args),
@@ -67,6 +69,7 @@ impl Command {
             Self::Bag(args) => bag::run(args),
             Self::Check(args) => check::run(args),
             Self::Cloud(args) => cloud::run(args),
+            Self::Image(args) => image::run(&args),
             Self::Demo(args) => demo::run(&args),
             Self::Device(args) => device::run(*args),
             Self::Dtype(args) => dtype::run(args),

@@ -18,8 +18,9 @@ use std::ops::Range;
 use super::columns::Sampler;
 use super::frame::check_size;
 use super::planes::{PlanarRows, check_length};
+use super::resize::ResizeScratch;
 use super::sink::{RowSink, RowsInMemory};
-use super::source_rows::SourceRows;
+use super::source_rows::{ByteRows, SourceRows};
 use super::{BackMap, ImageError, ImageRef, Kernels, PAD_VALUE, Workspace};
 
 /// Channels of the result: blue, green, red.
@@ -179,10 +180,10 @@ impl AutowareLetterboxPlan {
         workspace: &mut Workspace,
     ) -> Result<(), ImageError> {
         check_length(out, self.output_len())?;
-        let mut row = std::mem::take(&mut workspace.bytes);
+        let mut row = std::mem::take(&mut workspace.resize.bytes);
         let mut sink = PlanarRows::new(out, self.target_px, &mut row, |byte: u8| byte);
         let done = self.all_rows(image, workspace, &mut sink);
-        workspace.bytes = row;
+        workspace.resize.bytes = row;
         done
     }
 
@@ -198,10 +199,10 @@ impl AutowareLetterboxPlan {
         workspace: &mut Workspace,
     ) -> Result<(), ImageError> {
         check_length(out, self.output_len())?;
-        let mut row = std::mem::take(&mut workspace.bytes);
+        let mut row = std::mem::take(&mut workspace.resize.bytes);
         let mut sink = PlanarRows::new(out, self.target_px, &mut row, f32::from);
         let done = self.all_rows(image, workspace, &mut sink);
-        workspace.bytes = row;
+        workspace.resize.bytes = row;
         done
     }
 
@@ -213,21 +214,23 @@ impl AutowareLetterboxPlan {
     ) -> Result<(), ImageError> {
         let mut source = SourceRows::new(*image);
         source.check_size(self.source_px)?;
-        self.rows(&mut source, 0..self.target_px[1], workspace, sink);
+        let sampler = Sampler::bgr(source.format());
+        let rows = 0..self.target_px[1];
+        self.rows(&mut source, &sampler, rows, &mut workspace.resize, sink);
         Ok(())
     }
 
-    /// Writes the rows `out_rows` of the target with their padding, blue, green and red interleaved.
+    /// Writes the rows `out_rows` of the target with their padding, the three channels that `sampler` picks.
     pub(super) fn rows(
         &self,
-        source: &mut SourceRows<'_>,
+        source: &mut impl ByteRows,
+        sampler: &Sampler<LANES>,
         out_rows: Range<usize>,
-        workspace: &mut Workspace,
+        scratch: &mut ResizeScratch,
         sink: &mut impl RowSink<u8>,
     ) {
         let [width, height] = self.content_px;
-        let sampler = Sampler::bgr(source.format());
-        let mut pair = RowPair::new(&mut workspace.floats, width * LANES);
+        let mut pair = RowPair::new(&mut scratch.floats, width * LANES);
         for y in out_rows {
             if y >= height {
                 sink.row(y, |row| row.fill(PAD_VALUE));
@@ -236,7 +239,7 @@ impl AutowareLetterboxPlan {
             let (first, weight) = (self.rows.first[y] as usize, self.rows.weight[y]);
             let blended = pair.get(first, |y, out| {
                 self.kernels
-                    .blend_pairs_across(source.row(y), &sampler, &self.columns, out);
+                    .blend_pairs_across(source.row(y), sampler, &self.columns, out);
             });
             sink.row(y, |row| {
                 let (content, beside) = row.split_at_mut(width * CHANNELS);

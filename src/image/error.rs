@@ -46,6 +46,27 @@ pub enum ImageError {
         /// Height in pixels.
         height: usize,
     },
+    /// A raster with no channel, or with more than four.
+    #[error("{channels} channels are not supported; 1 to 4 are")]
+    BadChannels {
+        /// Channels given.
+        channels: usize,
+    },
+    /// Fewer samples than the size and the stride promise.
+    #[error(
+        "{found} samples do not hold {} x {} px of {channels} channels, rows {step} samples apart",
+        size_px[0], size_px[1]
+    )]
+    WrongRasterLength {
+        /// Samples given.
+        found: usize,
+        /// Width and height in pixels.
+        size_px: [usize; 2],
+        /// Samples of a pixel.
+        channels: usize,
+        /// Samples from one row to the next.
+        step: usize,
+    },
     /// The frame is not of the size that the plan was made for.
     #[error(
         "plan is for {} x {} px, the image has {} x {} px",
@@ -57,6 +78,17 @@ pub enum ImageError {
         /// Width and height of the frame in pixels.
         found: [usize; 2],
     },
+    /// A float resize whose result in OpenCV is not known to the bit.
+    #[error(
+        "a float resize of {} x {} px to {} x {} px is not verified to equal OpenCV's bit for bit, so it is refused",
+        source_px[0], source_px[1], target_px[0], target_px[1]
+    )]
+    UnverifiedScale {
+        /// Width and height of the source in pixels.
+        source_px: [usize; 2],
+        /// Width and height of the target in pixels.
+        target_px: [usize; 2],
+    },
     /// The target slice has another length than the target size.
     #[error("output slice has {found} values, the target needs {expected}")]
     OutputLength {
@@ -64,6 +96,12 @@ pub enum ImageError {
         expected: usize,
         /// Values given.
         found: usize,
+    },
+    /// The target slice begins where its floats cannot.
+    #[error("output slice is not aligned to {alignment} bytes")]
+    Misaligned {
+        /// Bytes of a value.
+        alignment: usize,
     },
     /// The frame is so narrow or flat that nothing of it is left at the target size.
     #[error(
@@ -75,6 +113,27 @@ pub enum ImageError {
         source_px: [usize; 2],
         /// Width and height of the target in pixels.
         target_px: [usize; 2],
+    },
+    /// An option that a preset does not have, or that it needs.
+    #[error("pre-processing preset {preset}: {reason}")]
+    PresetOption {
+        /// Name of the preset.
+        preset: &'static str,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
+    /// A preset makes another size than the network takes.
+    #[error(
+        "pre-processing preset {preset} makes {} x {} px, the network takes {} x {} px",
+        found[0], found[1], expected[0], expected[1]
+    )]
+    PresetSize {
+        /// Name of the preset.
+        preset: &'static str,
+        /// Width and height of the network's input in pixels.
+        expected: [usize; 2],
+        /// Width and height of what the preset makes.
+        found: [usize; 2],
     },
     /// A side of the frame has fewer samples than the method blends.
     #[error(

@@ -150,7 +150,7 @@ impl LetterboxPlan {
         }
         let out_step = self.target_px[0] * CANVAS_CHANNELS;
         let mut source = SourceRows::new(*image);
-        self.resize.check_source(&source)?;
+        self.resize.check_source(source.size_px())?;
         let [width, height] = self.content_px();
         let (content, below) = out.split_at_mut(height * out_step);
         let mut sink = RowsInMemory {
@@ -160,8 +160,13 @@ impl LetterboxPlan {
             first: 0,
         };
         let sampler = Sampler::bgr(source.format());
-        self.resize
-            .rows::<4, CANVAS_CHANNELS>(&mut source, &sampler, 0..height, workspace, &mut sink);
+        self.resize.rows::<4, CANVAS_CHANNELS>(
+            &mut source,
+            &sampler,
+            0..height,
+            &mut workspace.resize,
+            &mut sink,
+        );
         for row in content.chunks_exact_mut(out_step) {
             row[width * CANVAS_CHANNELS..].fill(PAD_VALUE);
         }
@@ -174,14 +179,35 @@ impl LetterboxPlan {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BackMap {
     ratio: [f32; 2],
+    /// Pixels of the resized image that were cut off at the left and at the top.
+    cropped_px: [f32; 2],
     size_px: [u32; 2],
 }
 
 impl BackMap {
     pub(super) fn new(source_px: [usize; 2], ratio: [f32; 2]) -> Self {
+        Self::with_crop(source_px, ratio, [0; 2])
+    }
+
+    /// As [`Self::new`], for an image of which `cropped_px` were cut off at the left and at the top.
+    pub(super) fn with_crop(source_px: [usize; 2], ratio: [f32; 2], cropped_px: [usize; 2]) -> Self {
         Self {
             ratio,
+            cropped_px: cropped_px.map(|px| px as f32),
             size_px: source_px.map(|side| side as u32),
+        }
+    }
+
+    /// The way on to the frame that was resized from `frame_px` to `stage_px` before anything else.
+    pub(super) fn through_stage(self, stage_px: [usize; 2], frame_px: [usize; 2]) -> Self {
+        if stage_px == frame_px {
+            return self;
+        }
+        let stage = [0, 1].map(|side| (stage_px[side] as f64 / frame_px[side] as f64) as f32);
+        Self {
+            ratio: [0, 1].map(|side| self.ratio[side] * stage[side]),
+            size_px: frame_px.map(|side| side as u32),
+            ..self
         }
     }
 
@@ -191,11 +217,12 @@ impl BackMap {
         self.size_px
     }
 
-    /// Left, top, right, bottom in the source image, not clipped: `coordinate / ratio` in single precision.
+    /// Left, top, right, bottom in the source image, not clipped: `(coordinate + what was cut off) / ratio` in single
+    /// precision.
     #[must_use]
     pub fn to_source(&self, [x1, y1, x2, y2]: [f32; 4]) -> [f32; 4] {
-        let [rx, ry] = self.ratio;
-        [x1 / rx, y1 / ry, x2 / rx, y2 / ry]
+        let ([rx, ry], [cx, cy]) = (self.ratio, self.cropped_px);
+        [(x1 + cx) / rx, (y1 + cy) / ry, (x2 + cx) / rx, (y2 + cy) / ry]
     }
 
     /// The part of a box (in source pixels) that lies in the image; `None` if that has no area or a

@@ -6,10 +6,11 @@
 
 use std::ops::Range;
 
+use super::columns::Sampler;
 use super::frame::check_size;
 use super::planes::{PlanarRows, check_length};
 use super::sink::RowSink;
-use super::source_rows::SourceRows;
+use super::source_rows::{ByteRows, SourceRows};
 use super::{ImageError, ImageRef, Workspace};
 
 /// Channels of the result: blue, green, red.
@@ -78,6 +79,11 @@ impl NearestCropPlan {
         &self.rows
     }
 
+    /// `(value - mean) / std` of a byte of channel `channel`, blue first, in the deployed configuration.
+    pub(super) fn normalised(channel: usize, byte: u8) -> f32 {
+        (f32::from(byte) - MEAN[channel]) / STD[channel]
+    }
+
     /// Bytes of the result: `3 * target_height * target_width`.
     #[must_use]
     pub const fn output_len(&self) -> usize {
@@ -99,26 +105,27 @@ impl NearestCropPlan {
         let mut source = SourceRows::new(*image);
         source.check_size(self.source_px)?;
         let size_px = [self.columns.len(), self.rows.len()];
-        let mut sink = PlanarRows::new(out, size_px, &mut workspace.bytes, |byte: u8| byte);
-        self.rows(&mut source, 0..size_px[1], &mut sink);
+        let mut sink = PlanarRows::new(out, size_px, &mut workspace.resize.bytes, |byte: u8| byte);
+        let sampler = Sampler::bgr(source.format());
+        self.rows(&mut source, &sampler, 0..size_px[1], &mut sink);
         Ok(())
     }
 
-    /// Writes the rows `out_rows` of the crop, blue, green and red interleaved.
+    /// Writes the rows `out_rows` of the crop, the three channels that `sampler` picks.
     pub(super) fn rows(
         &self,
-        source: &mut SourceRows<'_>,
+        source: &mut impl ByteRows,
+        sampler: &Sampler<4>,
         out_rows: Range<usize>,
         sink: &mut impl RowSink<u8>,
     ) {
-        let pixel_bytes = source.format().channels();
-        let bgr = source.format().bgr_bytes();
+        let [a, b, c, _] = sampler.lane_byte;
         for y in out_rows {
             let from = source.row(self.rows[y] as usize);
             sink.row(y, |row| {
                 for (pixel, &column) in row.as_chunks_mut::<CHANNELS>().0.iter_mut().zip(&self.columns) {
-                    let at = column as usize * pixel_bytes;
-                    *pixel = bgr.map(|byte| from[at + byte]);
+                    let at = column as usize * sampler.pixel_bytes;
+                    *pixel = [a, b, c].map(|byte| from[at + byte]);
                 }
             });
         }
@@ -137,7 +144,7 @@ pub fn bevdet_normalize(planes: &[u8], out: &mut [f32]) -> Result<(), ImageError
     for channel in 0..CHANNELS {
         let range = channel * area..(channel + 1) * area;
         for (value, &byte) in out[range.clone()].iter_mut().zip(&planes[range]) {
-            *value = (f32::from(byte) - MEAN[channel]) / STD[channel];
+            *value = NearestCropPlan::normalised(channel, byte);
         }
     }
     Ok(())

@@ -1,15 +1,15 @@
-//! Bilinear resize, equal to OpenCV 4.x `resize(..., INTER_LINEAR)` on 8-bit images bit for bit.
+//! Resizes of 8-bit images, equal to OpenCV 4.x `resize` with `INTER_LINEAR` and `INTER_AREA` bit for bit.
 
 use std::ops::Range;
 
+use super::area::{self, AreaTaps};
 use super::columns::Sampler;
 use super::frame::check_size;
-use super::rows::halve_rows;
 use super::simd::Kernels;
 use super::sink::{RowSink, RowsInMemory};
-use super::source_rows::SourceRows;
-use super::taps::{ColumnTaps, RowTap, row_taps};
-use super::{ImageError, ImageRef, PixelFormat};
+use super::source_rows::{ByteRows, SourceRows};
+use super::taps::{Alignment, ColumnTaps, RowTap, row_taps};
+use super::{ImageError, ImageRef, Raster, Workspace};
 
 /// A resize from one size to another: its tables, computed once.
 #[derive(Debug, Clone)]
@@ -26,12 +26,15 @@ enum Method {
     Halve,
     /// Fixed-point bilinear blend, columns first.
     Blend { columns: ColumnTaps, rows: Vec<RowTap> },
+    /// Both sides shrink by whole factors: mean of a block.
+    Mean { factor: [usize; 2] },
+    /// Mean of the covered area.
+    Area { columns: AreaTaps, rows: AreaTaps },
 }
 
-/// Reusable memory of a resize: a few rows. Grows to what the largest plan needs and then
-/// allocates no more.
+/// Memory of a resize: a few rows.
 #[derive(Debug, Clone, Default)]
-pub struct Workspace {
+pub(super) struct ResizeScratch {
     blended: [Vec<i16>; 2],
     /// Rows of bytes.
     pub(super) bytes: Vec<u8>,
@@ -39,29 +42,63 @@ pub struct Workspace {
     pub(super) floats: Vec<f32>,
     /// A row of bytes, one channel after another.
     pub(super) planes: Vec<u8>,
+    /// Sums of one row of results.
+    sums: Vec<f32>,
+    columns: Vec<f32>,
+    row_sums: Vec<u32>,
+    block_sums: Vec<u32>,
 }
 
 impl ResizePlan {
-    /// A plan from `source_px` to `target_px`, each width and height in pixels.
+    /// A plan of `INTER_LINEAR` from `source_px` to `target_px`, each width and height in pixels.
     ///
     /// # Errors
     /// [`ImageError::BadSize`].
     pub fn new(source_px: [usize; 2], target_px: [usize; 2]) -> Result<Self, ImageError> {
+        let halves = source_px == target_px.map(|side| 2 * side);
+        Self::of(source_px, target_px, || match halves {
+            true => Method::Halve,
+            false => Method::blend(source_px, target_px, Alignment::Centres),
+        })
+    }
+
+    /// A plan of `INTER_AREA` from `source_px` to `target_px`, each width and height in pixels.
+    ///
+    /// Where a side grows, OpenCV blends two samples, with other weights than `INTER_LINEAR`.
+    ///
+    /// # Errors
+    /// [`ImageError::BadSize`].
+    pub fn area(source_px: [usize; 2], target_px: [usize; 2]) -> Result<Self, ImageError> {
+        Self::of(source_px, target_px, || {
+            let sides = [0, 1].map(|side| (source_px[side], target_px[side]));
+            if sides
+                .iter()
+                .any(|&(source, target)| area::scale(source, target) < 1.0)
+            {
+                return Method::blend(source_px, target_px, Alignment::Cells);
+            }
+            match sides.map(|(source, target)| area::whole_scale(source, target)) {
+                [Some(x), Some(y)] => Method::Mean { factor: [x, y] },
+                _ => {
+                    let [columns, rows] = sides.map(|(source, target)| AreaTaps::new(source, target));
+                    Method::Area { columns, rows }
+                }
+            }
+        })
+    }
+
+    fn of(
+        source_px: [usize; 2],
+        target_px: [usize; 2],
+        method: impl FnOnce() -> Method,
+    ) -> Result<Self, ImageError> {
         for [width, height] in [source_px, target_px] {
             check_size(width, height)?;
         }
-        let method = if source_px == target_px.map(|side| 2 * side) {
-            Method::Halve
-        } else {
-            Method::Blend {
-                columns: ColumnTaps::new(source_px[0], target_px[0]),
-                rows: row_taps(source_px[1], target_px[1]),
-            }
-        };
         Ok(Self {
             source_px,
             target_px,
-            method,
+            method: method(),
             kernels: Kernels::detect(),
         })
     }
@@ -95,17 +132,38 @@ impl ResizePlan {
         out: &mut [u8],
         workspace: &mut Workspace,
     ) -> Result<(), ImageError> {
-        let channels = image.format().channels();
-        let row_bytes = self.target_px[0] * channels;
-        let expected = row_bytes * self.target_px[1];
-        if out.len() != expected {
-            return Err(ImageError::OutputLength {
-                expected,
-                found: out.len(),
-            });
-        }
         let mut source = SourceRows::new(*image);
-        self.check_source(&source)?;
+        let channels = source.format().channels();
+        self.write(&mut source, channels, out, workspace)
+    }
+
+    /// Resizes `raster` into `out`, `[height, width, channels]` without padding.
+    ///
+    /// # Errors
+    /// [`ImageError::SizeMismatch`] or [`ImageError::OutputLength`].
+    pub fn apply_raster(
+        &self,
+        mut raster: Raster<'_, u8>,
+        out: &mut [u8],
+        workspace: &mut Workspace,
+    ) -> Result<(), ImageError> {
+        let channels = raster.channels();
+        self.write(&mut raster, channels, out, workspace)
+    }
+
+    fn write(
+        &self,
+        source: &mut impl ByteRows,
+        channels: usize,
+        out: &mut [u8],
+        workspace: &mut Workspace,
+    ) -> Result<(), ImageError> {
+        self.check_source(source.size_px())?;
+        let row_bytes = self.target_px[0] * channels;
+        let (expected, found) = (row_bytes * self.target_px[1], out.len());
+        if expected != found {
+            return Err(ImageError::OutputLength { expected, found });
+        }
         let mut sink = RowsInMemory {
             values: out,
             step: row_bytes,
@@ -113,50 +171,49 @@ impl ResizePlan {
             first: 0,
         };
         let rows = 0..self.target_px[1];
-        let format = source.format();
-        match format {
-            PixelFormat::Mono8 => {
-                let sampler = Sampler::new(format, [0]);
-                self.rows::<1, 1>(&mut source, &sampler, rows, workspace, &mut sink);
+        let scratch = &mut workspace.resize;
+        let four = |lane_byte| Sampler {
+            pixel_bytes: channels,
+            lane_byte,
+        };
+        match channels {
+            1 => {
+                let sampler = Sampler {
+                    pixel_bytes: 1,
+                    lane_byte: [0],
+                };
+                self.rows::<1, 1>(source, &sampler, rows, scratch, &mut sink);
             }
-            PixelFormat::Rgb8 | PixelFormat::Bgr8 => {
-                let sampler = Sampler::new(format, [0, 1, 2, 2]);
-                self.rows::<4, 3>(&mut source, &sampler, rows, workspace, &mut sink);
-            }
-            PixelFormat::Rgba8 | PixelFormat::Bgra8 => {
-                let sampler = Sampler::new(format, [0, 1, 2, 3]);
-                self.rows::<4, 4>(&mut source, &sampler, rows, workspace, &mut sink);
-            }
+            2 => self.rows::<4, 2>(source, &four([0, 1, 1, 1]), rows, scratch, &mut sink),
+            3 => self.rows::<4, 3>(source, &four([0, 1, 2, 2]), rows, scratch, &mut sink),
+            _ => self.rows::<4, 4>(source, &four([0, 1, 2, 3]), rows, scratch, &mut sink),
         }
         Ok(())
     }
 
     /// Refuses a source of another size.
-    pub(super) fn check_source(&self, source: &SourceRows<'_>) -> Result<(), ImageError> {
-        source.check_size(self.source_px)
+    pub(super) fn check_source(&self, found: [usize; 2]) -> Result<(), ImageError> {
+        let expected = self.source_px;
+        if found == expected {
+            Ok(())
+        } else {
+            Err(ImageError::SizeMismatch { expected, found })
+        }
     }
 
     /// Writes the rows `out_rows` of the result, `CHANNELS` bytes a pixel, the lanes that `sampler` picks.
     pub(super) fn rows<const LANES: usize, const CHANNELS: usize>(
         &self,
-        source: &mut SourceRows<'_>,
+        source: &mut impl ByteRows,
         sampler: &Sampler<LANES>,
         out_rows: Range<usize>,
-        workspace: &mut Workspace,
+        scratch: &mut ResizeScratch,
         sink: &mut impl RowSink<u8>,
     ) {
         match &self.method {
-            Method::Halve => {
-                for y in out_rows {
-                    let upper = &mut workspace.bytes;
-                    upper.clear();
-                    upper.extend_from_slice(source.row(2 * y));
-                    let pair = [upper.as_slice(), source.row(2 * y + 1)];
-                    sink.row(y, |row| halve_rows::<LANES, CHANNELS>(pair, sampler, row));
-                }
-            }
+            Method::Halve => self.halve::<LANES, CHANNELS>(source, sampler, out_rows, scratch, sink),
             Method::Blend { columns, rows } => {
-                let mut cache = RowCache::new(workspace, self.target_px[0] * LANES);
+                let mut cache = RowCache::new(scratch, self.target_px[0] * LANES);
                 for y in out_rows {
                     let tap = rows[y];
                     let pair = cache.pair(tap.rows, |y, blended| {
@@ -168,6 +225,81 @@ impl ResizePlan {
                     });
                 }
             }
+            Method::Mean { factor: [2, 2] } if CHANNELS != 2 => {
+                self.halve::<LANES, CHANNELS>(source, sampler, out_rows, scratch, sink);
+            }
+            &Method::Mean { factor: [x, y] } => {
+                let ResizeScratch {
+                    row_sums, block_sums, ..
+                } = scratch;
+                block_sums.resize(self.target_px[0] * LANES, 0);
+                row_sums.resize(self.source_px[0] * sampler.pixel_bytes, 0);
+                for out_row in out_rows {
+                    let rows = out_row * y..(out_row + 1) * y;
+                    sink.row(out_row, |row| {
+                        let sums = [&mut row_sums[..], &mut block_sums[..]];
+                        self.kernels
+                            .mean_of_blocks::<LANES, CHANNELS>(source, rows, sampler, x, sums, row);
+                    });
+                }
+            }
+            Method::Area { columns, rows } => {
+                let ResizeScratch {
+                    columns: row_columns,
+                    sums,
+                    ..
+                } = scratch;
+                for buffer in [&mut *row_columns, &mut *sums] {
+                    buffer.clear();
+                    buffer.resize(self.target_px[0] * LANES, 0.0);
+                }
+                // Neighbouring output rows share the source row between them.
+                let mut held = None;
+                for y in out_rows {
+                    let (first, shares) = rows.at(y);
+                    let covered = shares.iter().enumerate().filter(|&(_, &share)| share != 0.0);
+                    for (n, (t, &share)) in covered.enumerate() {
+                        let source_row = first + t;
+                        if held != Some(source_row) {
+                            self.kernels
+                                .area_columns(source.row(source_row), sampler, columns, row_columns);
+                            held = Some(source_row);
+                        }
+                        self.kernels.area_add_row(row_columns, share, n == 0, sums);
+                    }
+                    sink.row(y, |row| self.kernels.area_round_row::<LANES, CHANNELS>(sums, row));
+                }
+            }
+        }
+    }
+}
+
+impl ResizePlan {
+    fn halve<const LANES: usize, const CHANNELS: usize>(
+        &self,
+        source: &mut impl ByteRows,
+        sampler: &Sampler<LANES>,
+        out_rows: Range<usize>,
+        scratch: &mut ResizeScratch,
+        sink: &mut impl RowSink<u8>,
+    ) {
+        for y in out_rows {
+            let upper = &mut scratch.bytes;
+            upper.clear();
+            upper.extend_from_slice(source.row(2 * y));
+            let pair = [upper.as_slice(), source.row(2 * y + 1)];
+            sink.row(y, |row| {
+                self.kernels.halve_rows::<LANES, CHANNELS>(pair, sampler, row)
+            });
+        }
+    }
+}
+
+impl Method {
+    fn blend(source_px: [usize; 2], target_px: [usize; 2], alignment: Alignment) -> Self {
+        Self::Blend {
+            columns: ColumnTaps::new(source_px[0], target_px[0], alignment),
+            rows: row_taps(source_px[1], target_px[1], alignment),
         }
     }
 }
@@ -179,13 +311,13 @@ struct RowCache<'a> {
 }
 
 impl<'a> RowCache<'a> {
-    fn new(workspace: &'a mut Workspace, values: usize) -> Self {
-        for slot in &mut workspace.blended {
+    fn new(scratch: &'a mut ResizeScratch, values: usize) -> Self {
+        for slot in &mut scratch.blended {
             if slot.len() < values {
                 slot.resize(values, 0);
             }
         }
-        let [a, b] = &mut workspace.blended;
+        let [a, b] = &mut scratch.blended;
         Self {
             slots: [&mut a[..values], &mut b[..values]],
             held: [None; 2],

@@ -23,15 +23,22 @@ pub(super) fn blend_rows<const LANES: usize, const CHANNELS: usize>(
 }
 
 /// Means of 2 x 2 pixels, `(a + b + c + d + 2) >> 2`: what `INTER_LINEAR` becomes where both sides are
-/// exactly halved.
+/// exactly halved; from output pixel `first` on.
 pub(super) fn halve_rows<const LANES: usize, const CHANNELS: usize>(
     [upper, lower]: [&[u8]; 2],
     sampler: &Sampler<LANES>,
+    first: usize,
     out: &mut [u8],
 ) {
     let pair_bytes = 2 * sampler.pixel_bytes;
     let pairs = upper.chunks_exact(pair_bytes).zip(lower.chunks_exact(pair_bytes));
-    for (pixel, (upper, lower)) in out.as_chunks_mut::<CHANNELS>().0.iter_mut().zip(pairs) {
+    for (pixel, (upper, lower)) in out
+        .as_chunks_mut::<CHANNELS>()
+        .0
+        .iter_mut()
+        .zip(pairs)
+        .skip(first)
+    {
         for (value, &byte) in pixel.iter_mut().zip(&sampler.lane_byte) {
             let sum: u16 = [upper, lower]
                 .iter()

@@ -8,7 +8,7 @@ use super::columns::{self, Sampler};
 use super::rows;
 use super::taps::ColumnTaps;
 
-/// The kernels that a resize runs on. The choice changes its speed, never its result.
+/// The kernels that pre-processing runs on. The choice changes its speed, never its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kernels {
     level: Level,

@@ -1,9 +1,9 @@
 //! Vector forms of the triangle filter, chosen at run time: the same roundings as the scalar form in
 //! `triangle/resize.rs`, so the same bits; `tests/image_kernels` compares them.
 
-use super::Kernels;
 use super::columns::Sampler;
-use super::triangle::{self, ColumnTaps, Contraction, Share};
+use super::triangle::{self, ColumnTaps, Share};
+use super::{Contraction, Kernels};
 
 /// A source row in the form that a kernel reads.
 #[derive(Debug)]
@@ -44,8 +44,12 @@ impl Kernels {
                 planes.resize(3 * len, 0);
             }
             let planes = &mut planes[..3 * len];
-            // SAFETY: the processor was found to have the features.
-            unsafe { x86::split_channels(row, sampler, planes) };
+            let (first, rest) = planes.split_at_mut(len);
+            let (second, third) = rest.split_at_mut(len);
+            let [a, b, c, _] = sampler.lane_byte;
+            let pixels = row.len() / sampler.pixel_bytes;
+            let split = [first, second, third].map(|plane| &mut plane[..pixels]);
+            self.split_bytes(row, sampler.pixel_bytes, [a, b, c], split);
             Form::Planar(planes)
         } else if self.has_avx2() && row.len() >= x86::PIXEL_LOAD_BYTES {
             Form::Gathered
@@ -66,7 +70,7 @@ impl Kernels {
 impl RowPixels<'_> {
     /// See [`triangle::accumulate`].
     pub(super) fn accumulate<const ROWS: usize>(
-        &mut self,
+        &self,
         contraction: Contraction,
         shares: [Share; ROWS],
         sums: &mut [f32],
@@ -112,36 +116,6 @@ mod x86 {
     /// Bytes of one plane: a whole register can be read from every column on.
     pub(super) fn plane_len(row: &[u8], sampler: &Sampler<4>) -> usize {
         row.len() / sampler.pixel_bytes + WINDOW_BYTES
-    }
-
-    /// Takes the three channels apart. Compiled for AVX-512 with byte permutations, which the compiler uses.
-    ///
-    /// # Safety
-    /// The processor must have AVX-512 F, BW, VL and VBMI.
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
-    pub(super) unsafe fn split_channels(row: &[u8], sampler: &Sampler<4>, planes: &mut [u8]) {
-        let len = planes.len() / CHANNELS;
-        let (first, rest) = planes.split_at_mut(len);
-        let (second, third) = rest.split_at_mut(len);
-        let planes = first.iter_mut().zip(second).zip(third);
-        let [a, b, c, _] = sampler.lane_byte;
-        match sampler.pixel_bytes {
-            3 => {
-                for (pixel, ((first, second), third)) in row.as_chunks::<3>().0.iter().zip(planes) {
-                    (*first, *second, *third) = (pixel[a], pixel[b], pixel[c]);
-                }
-            }
-            4 => {
-                for (pixel, ((first, second), third)) in row.as_chunks::<4>().0.iter().zip(planes) {
-                    (*first, *second, *third) = (pixel[a], pixel[b], pixel[c]);
-                }
-            }
-            _ => {
-                for (&grey, ((first, second), third)) in row.iter().zip(planes) {
-                    (*first, *second, *third) = (grey, grey, grey);
-                }
-            }
-        }
     }
 
     /// [`crate::image::triangle::accumulate`] over channels that were taken apart.
@@ -196,16 +170,16 @@ mod x86 {
                     let bytes = _mm512_maskz_permutexvar_epi8(LOWEST_BYTES, index, window);
                     *pixel = _mm512_cvtepi32_ps(bytes);
                 }
-                for row in 0..ROWS {
-                    let weight = _mm512_mul_ps(weights, _mm512_set1_ps(shares[row].weight));
-                    for c in 0..CHANNELS {
-                        sum[row][c] = if FUSED {
-                            _mm512_fmadd_ps(pixels[c], weight, sum[row][c])
+                for (share, sum) in shares.iter().zip(&mut sum) {
+                    let weight = _mm512_mul_ps(weights, _mm512_set1_ps(share.weight));
+                    for (sum, &pixel) in sum.iter_mut().zip(&pixels) {
+                        *sum = if FUSED {
+                            _mm512_fmadd_ps(pixel, weight, *sum)
                         } else {
-                            _mm512_add_ps(_mm512_mul_ps(pixels[c], weight), sum[row][c])
+                            _mm512_add_ps(_mm512_mul_ps(pixel, weight), *sum)
                         };
                     }
-                    sum[row][CHANNELS] = _mm512_add_ps(sum[row][CHANNELS], weight);
+                    sum[CHANNELS] = _mm512_add_ps(sum[CHANNELS], weight);
                 }
             }
             for (at, sum) in sums_of.into_iter().zip(sum) {
@@ -270,16 +244,16 @@ mod x86 {
                     let value = _mm256_srlv_epi32(gathered, shift);
                     *pixel = _mm256_cvtepi32_ps(_mm256_and_si256(value, byte));
                 }
-                for row in 0..ROWS {
-                    let weight = _mm256_mul_ps(weights, _mm256_set1_ps(shares[row].weight));
-                    for c in 0..CHANNELS {
-                        sum[row][c] = if FUSED {
-                            _mm256_fmadd_ps(pixels[c], weight, sum[row][c])
+                for (share, sum) in shares.iter().zip(&mut sum) {
+                    let weight = _mm256_mul_ps(weights, _mm256_set1_ps(share.weight));
+                    for (sum, &pixel) in sum.iter_mut().zip(&pixels) {
+                        *sum = if FUSED {
+                            _mm256_fmadd_ps(pixel, weight, *sum)
                         } else {
-                            _mm256_add_ps(_mm256_mul_ps(pixels[c], weight), sum[row][c])
+                            _mm256_add_ps(_mm256_mul_ps(pixel, weight), *sum)
                         };
                     }
-                    sum[row][CHANNELS] = _mm256_add_ps(sum[row][CHANNELS], weight);
+                    sum[CHANNELS] = _mm256_add_ps(sum[CHANNELS], weight);
                 }
             }
             for (at, sum) in sums_of.into_iter().zip(sum) {

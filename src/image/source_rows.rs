@@ -42,3 +42,22 @@ impl<'a> SourceRows<'a> {
         self.image.row(y)
     }
 }
+
+/// Interleaved bytes, row by row.
+pub(super) trait ByteRows {
+    /// Width and height in pixels.
+    fn size_px(&self) -> [usize; 2];
+
+    /// The pixels of one row, without padding.
+    fn row(&mut self, y: usize) -> &[u8];
+}
+
+impl ByteRows for SourceRows<'_> {
+    fn size_px(&self) -> [usize; 2] {
+        SourceRows::size_px(self)
+    }
+
+    fn row(&mut self, y: usize) -> &[u8] {
+        SourceRows::row(self, y)
+    }
+}

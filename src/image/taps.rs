@@ -26,11 +26,20 @@ pub(super) struct RowTap {
     pub(super) weights: [i16; 2],
 }
 
+/// Where an output position lies between the source samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Alignment {
+    /// Pixel centres fall on each other: `INTER_LINEAR`.
+    Centres,
+    /// Output cells that lie within a source cell take its sample: `INTER_AREA` where a side grows.
+    Cells,
+}
+
 impl ColumnTaps {
     /// Taps from `source` to `target` columns, both at least 1.
-    pub(super) fn new(source: usize, target: usize) -> Self {
+    pub(super) fn new(source: usize, target: usize, alignment: Alignment) -> Self {
         let last = source as i64 - 1;
-        let (left, weights) = positions(source, target)
+        let (left, weights) = positions(source, target, alignment)
             .map(|(index, fraction)| {
                 if (0..last).contains(&index) {
                     (index as u32, weights(fraction))
@@ -45,9 +54,9 @@ impl ColumnTaps {
 
 /// Row taps from `source` to `target` rows, both at least 1. Unlike columns, rows outside the image keep
 /// their fraction and blend the border row with itself, which can round differently from taking it whole.
-pub(super) fn row_taps(source: usize, target: usize) -> Vec<RowTap> {
+pub(super) fn row_taps(source: usize, target: usize, alignment: Alignment) -> Vec<RowTap> {
     let last = source as i64 - 1;
-    positions(source, target)
+    positions(source, target, alignment)
         .map(|(index, fraction)| RowTap {
             rows: [index, index + 1].map(|row| row.clamp(0, last) as usize),
             weights: weights(fraction),
@@ -55,14 +64,27 @@ pub(super) fn row_taps(source: usize, target: usize) -> Vec<RowTap> {
         .collect()
 }
 
-/// Sample index and fraction of every output position: `(i + 0.5) * scale - 0.5`, pixel centres aligned.
-fn positions(source: usize, target: usize) -> impl Iterator<Item = (i64, f32)> {
+/// Sample index and fraction of every output position.
+fn positions(source: usize, target: usize, alignment: Alignment) -> impl Iterator<Item = (i64, f32)> {
     // The scale is the inverse of an inverse on purpose: source / target may differ in the last bit.
-    let scale = 1.0 / (target as f64 / source as f64);
-    (0..target).map(move |i| {
-        let position = ((i as f64 + 0.5) * scale - 0.5) as f32;
-        let floor = position.floor();
-        (floor as i64, position - floor)
+    let inverse = target as f64 / source as f64;
+    let scale = 1.0 / inverse;
+    (0..target).map(move |i| match alignment {
+        Alignment::Centres => {
+            let position = ((i as f64 + 0.5) * scale - 0.5) as f32;
+            let floor = position.floor();
+            (floor as i64, position - floor)
+        }
+        Alignment::Cells => {
+            let index = (i as f64 * scale).floor();
+            let fraction = ((i + 1) as f64 - (index + 1.0) * inverse) as f32;
+            let fraction = if fraction <= 0.0 {
+                0.0
+            } else {
+                fraction - fraction.floor()
+            };
+            (index as i64, fraction)
+        }
     })
 }
 

@@ -1,4 +1,4 @@
-//! A simulated drive as a recording: clouds, transforms, odometry and the truth.
+//! A simulated drive as a recording: clouds, images, transforms, odometry and the truth.
 //!
 //! Every topic is a ROS 2 message in CDR, for some readers (`rosbags` among them) open no file that holds anything else.
 //! `/tf_static` is offered as transient local, so that whoever plays the bag offers it to late subscribers too; the words
@@ -12,17 +12,29 @@ use super::bag::{BagMessage, BagTopic};
 use super::cdr::CdrError;
 use super::cloud::{CloudError, encode_cloud};
 use super::messages::{
-    CLOCK_TYPE, ClockMsg, DETECTED_OBJECTS_TYPE, DetectedObjectsMsg, HeaderMsg, MARKER_ARRAY_TYPE,
-    MarkerArrayMsg, ODOMETRY_TYPE, OdometryMsg, POINT_CLOUD_TYPE, PoseMsg, PoseWithCovarianceMsg,
-    QuaternionMsg, TF_TYPE, TfMsg, TransformMsg, TransformStampedMsg, TwistMsg, TwistWithCovarianceMsg,
-    Vector3Msg,
+    CAMERA_INFO_TYPE, CLOCK_TYPE, CameraInfoMsg, ClockMsg, DETECTED_OBJECTS_TYPE, DetectedObjectsMsg,
+    HeaderMsg, IMAGE_TYPE, ImageMsg, MARKER_ARRAY_TYPE, MarkerArrayMsg, ODOMETRY_TYPE, OdometryMsg,
+    POINT_CLOUD_TYPE, PoseMsg, PoseWithCovarianceMsg, QuaternionMsg, RegionOfInterestMsg, TF_TYPE, TfMsg,
+    TransformMsg, TransformStampedMsg, TwistMsg, TwistWithCovarianceMsg, Vector3Msg,
 };
 use super::recorder::{McapRecorder, RecordChannel, RecordCompression, RecordError};
 use super::ros::Qos;
-use super::sim::{DriveFrame, Pose};
+use super::sim::{CameraConfig, CameraImage, DriveFrame, Pose};
 
 /// Topic of the clouds (`sensor_msgs/PointCloud2`), where Autoware expects them.
 pub const POINTS_TOPIC: &str = "/sensing/lidar/concatenated/pointcloud";
+/// Topic of a camera's images (`sensor_msgs/Image`).
+#[must_use]
+pub fn image_topic(camera: &CameraConfig) -> String {
+    format!("/sensing/camera/{}/image_raw", camera.name)
+}
+
+/// Topic of a camera's calibration (`sensor_msgs/CameraInfo`), one message for each image.
+#[must_use]
+pub fn camera_info_topic(camera: &CameraConfig) -> String {
+    format!("/sensing/camera/{}/camera_info", camera.name)
+}
+
 /// Topic of the transforms that change.
 pub const TF_TOPIC: &str = "/tf";
 /// Topic of the transforms that do not.
@@ -89,6 +101,8 @@ struct Channels {
     clock: RecordChannel,
     truth: RecordChannel,
     markers: RecordChannel,
+    /// Those of the cameras, by topic.
+    cameras: Vec<(String, RecordChannel)>,
 }
 
 impl Channels {
@@ -100,17 +114,26 @@ impl Channels {
             ODOMETRY_TOPIC => self.odometry,
             TRUTH_TOPIC => self.truth,
             TRUTH_MARKERS_TOPIC => self.markers,
-            _ => self.clock,
+            CLOCK_TOPIC => self.clock,
+            _ => {
+                let mut cameras = self.cameras.iter();
+                let found = cameras.find(|(name, _)| name == topic);
+                found.map_or(self.clock, |(_, channel)| *channel)
+            }
         }
     }
 }
 
 impl DriveBag {
-    /// Creates the file, replacing one of that name.
+    /// Creates the file for drives with these cameras, replacing one of that name.
     ///
     /// # Errors
     /// [`DriveBagError::Record`].
-    pub fn create(path: &Path, compression: RecordCompression) -> Result<Self, DriveBagError> {
+    pub fn create(
+        path: &Path,
+        compression: RecordCompression,
+        cameras: &[CameraConfig],
+    ) -> Result<Self, DriveBagError> {
         let mut recorder = McapRecorder::create(path, compression)?;
         let mounts = BagTopic::of_type(TF_STATIC_TOPIC, TF_TYPE).offering(Qos::latched(1));
         let tf_static = recorder.add_topic(&mounts)?;
@@ -118,6 +141,16 @@ impl DriveBag {
             let topic = BagTopic::of_type(topic, type_name);
             recorder.add_topic(&topic)
         };
+        let mut of_cameras = Vec::with_capacity(2 * cameras.len());
+        for camera in cameras {
+            for (topic, type_name) in [
+                (camera_info_topic(camera), CAMERA_INFO_TYPE),
+                (image_topic(camera), IMAGE_TYPE),
+            ] {
+                let channel = ros(&topic, type_name)?;
+                of_cameras.push((topic, channel));
+            }
+        }
         let channels = Channels {
             points: ros(POINTS_TOPIC, POINT_CLOUD_TYPE)?,
             tf: ros(TF_TOPIC, TF_TYPE)?,
@@ -126,6 +159,7 @@ impl DriveBag {
             clock: ros(CLOCK_TOPIC, CLOCK_TYPE)?,
             truth: ros(TRUTH_TOPIC, DETECTED_OBJECTS_TYPE)?,
             markers: ros(TRUTH_MARKERS_TOPIC, MARKER_ARRAY_TYPE)?,
+            cameras: of_cameras,
         };
         Ok(Self {
             recorder,
@@ -161,9 +195,9 @@ impl DriveBag {
     }
 }
 
-/// The messages of one frame, in the order in which they are recorded: time, transforms (the sensor's mounting with the
-/// `first` frame only), odometry, the cloud, and the truth. What is stamped with the start of a turn and known at its end
-/// is logged then.
+/// The messages of one frame, in the order in which they are recorded: time, transforms (the sensors' mounting with the
+/// `first` frame only), odometry, images with their calibration, the cloud, and the truth. What is stamped with the start
+/// of a turn and known at its end is logged then.
 ///
 /// # Errors
 /// Any [`DriveBagError`] but [`DriveBagError::Record`].
@@ -185,7 +219,13 @@ pub fn drive_messages(frame: &DriveFrame, first: bool) -> Result<Vec<BagMessage>
     let clock = clock.ok_or(DriveBagError::Stamp { stamp_ns })?;
     let mut messages = vec![message(CLOCK_TOPIC, CLOCK_TYPE, stamp_ns, clock.encode())];
     if first {
-        let mount = tf(header(BASE_FRAME)?, LIDAR_FRAME, &frame.base_from_lidar);
+        let frame_ids: Vec<String> = frame.cameras.iter().map(CameraConfig::frame_id).collect();
+        let mut mount = tf(header(BASE_FRAME)?, LIDAR_FRAME, &frame.base_from_lidar);
+        for (camera, child_frame_id) in frame.cameras.iter().zip(&frame_ids) {
+            mount
+                .transforms
+                .push(optical(header(BASE_FRAME)?, child_frame_id, camera));
+        }
         messages.push(message(TF_STATIC_TOPIC, TF_TYPE, stamp_ns, mount.encode()?));
     }
     let place = tf(header(MAP_FRAME)?, BASE_FRAME, &frame.world_from_base);
@@ -197,6 +237,22 @@ pub fn drive_messages(frame: &DriveFrame, first: bool) -> Result<Vec<BagMessage>
         stamp_ns,
         odometry.encode()?,
     ));
+    for image in &frame.images {
+        let camera = &frame.cameras[image.camera];
+        let frame_id = camera.frame_id();
+        let signed = i64::try_from(stamp_ns).ok();
+        let header = signed.and_then(|ns| HeaderMsg::new(ns, &frame_id));
+        let header = header.ok_or(DriveBagError::Stamp { stamp_ns })?;
+        let info = camera_info(header, camera).encode()?;
+        messages.push(message(
+            &camera_info_topic(camera),
+            CAMERA_INFO_TYPE,
+            stamp_ns,
+            info,
+        ));
+        let pixels = image_message(header, camera, image).encode()?;
+        messages.push(message(&image_topic(camera), IMAGE_TYPE, stamp_ns, pixels));
+    }
 
     let cloud = encode_cloud(&frame.cloud, header(LIDAR_FRAME)?)
         .map_err(|source| DriveBagError::Cloud { stamp_ns, source })?;
@@ -239,6 +295,52 @@ fn tf<'a>(header: HeaderMsg<'a>, child_frame_id: &'a str, pose: &Pose) -> TfMsg<
                 rotation: upright(pose.yaw_rad),
             },
         }],
+    }
+}
+
+/// Where a camera is mounted: its optical frame in that of the ego car.
+fn optical<'a>(
+    header: HeaderMsg<'a>,
+    child_frame_id: &'a str,
+    camera: &CameraConfig,
+) -> TransformStampedMsg<'a> {
+    let [x, y, z, w] = camera.base_from_optical_xyzw();
+    TransformStampedMsg {
+        header,
+        child_frame_id,
+        transform: TransformMsg {
+            translation: vector(camera.position_m),
+            rotation: QuaternionMsg { x, y, z, w },
+        },
+    }
+}
+
+fn camera_info<'a>(header: HeaderMsg<'a>, camera: &CameraConfig) -> CameraInfoMsg<'a> {
+    let ([fx, fy], [cx, cy]) = (camera.focal_px, camera.centre_px);
+    CameraInfoMsg {
+        header,
+        height: camera.height_px,
+        width: camera.width_px,
+        distortion_model: "plumb_bob",
+        d: vec![0.0; 5],
+        k: [fx, 0.0, cx, 0.0, fy, cy, 0.0, 0.0, 1.0],
+        r: [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0],
+        p: [fx, 0.0, cx, 0.0, 0.0, fy, cy, 0.0, 0.0, 0.0, 1.0, 0.0],
+        binning_x: 0,
+        binning_y: 0,
+        roi: RegionOfInterestMsg::default(),
+    }
+}
+
+fn image_message<'a>(header: HeaderMsg<'a>, camera: &CameraConfig, image: &'a CameraImage) -> ImageMsg<'a> {
+    ImageMsg {
+        header,
+        height: camera.height_px,
+        width: camera.width_px,
+        encoding: "rgb8",
+        is_bigendian: 0,
+        step: camera.width_px * 3,
+        data: &image.rgb,
     }
 }
 

@@ -1,53 +1,86 @@
 //! The host half of a detector: images in, network inputs out; network outputs in, detections out.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Head, HeadError, HostModel, Placement, PrepareError, PreparedFrame, Sensor, SensorData};
-use crate::image::{BackMap, ImageError, ImageRef, LetterboxPlan, Preset, Workspace};
+use crate::image::{
+    BackMap, DEFAULT_PLANS, ImageError, ImageRef, PlanCache, PlanCounts, Preset, PresetOptions, TensorForm,
+    Workspace,
+};
 use crate::outputs::{Detections, Detections2D};
-
-/// Image sizes whose plan is kept. A vehicle has a handful of cameras; more sizes than this only cost time.
-const PLANS: usize = 16;
 
 /// A detector's host half. Shared by all workers; every method takes `&self`.
 #[derive(Debug)]
 pub struct Detector {
     model: Arc<str>,
-    preset: Preset,
-    input_px: [usize; 2],
+    form: TensorForm,
     head: Head,
     labels: Arc<[String]>,
-    /// Plans by source size, most recently used last.
-    plans: Mutex<VecDeque<([usize; 2], Arc<LetterboxPlan>)>>,
+    plans: PlanCache,
     workspaces: Mutex<Vec<Workspace>>,
 }
 
 impl Detector {
-    /// A detector whose network takes `input_px` (width, height) BGR bytes.
-    #[must_use]
+    /// A detector whose network takes `input_px` (width, height), prepared by a preset. A target size in `options` is
+    /// overruled.
+    ///
+    /// # Errors
+    /// [`ImageError::PresetOption`] for options that the preset does not have, [`ImageError::PresetSize`] where it makes
+    /// another size than the network takes.
     pub fn new(
         model: Arc<str>,
         preset: Preset,
+        options: PresetOptions,
         input_px: [usize; 2],
         head: Head,
         labels: Arc<[String]>,
-    ) -> Self {
-        Self {
+    ) -> Result<Self, ImageError> {
+        if let Some(found) = preset.deployed_px()
+            && !preset.takes_target()
+            && found != input_px
+        {
+            return Err(ImageError::PresetSize {
+                preset: preset.name(),
+                expected: input_px,
+                found,
+            });
+        }
+        let options = PresetOptions {
+            target_px: preset.takes_target().then_some(input_px),
+            ..options
+        };
+        let (layout, samples) = preset.deployed_form();
+        Ok(Self {
             model,
-            preset,
-            input_px,
+            form: TensorForm {
+                size_px: input_px,
+                layout: options.layout.unwrap_or(layout),
+                samples: options.samples.unwrap_or(samples),
+                order: options.order.unwrap_or(preset.deployed_order()),
+            },
             head,
             labels,
-            plans: Mutex::new(VecDeque::with_capacity(PLANS)),
+            plans: PlanCache::new(preset, options, DEFAULT_PLANS)?,
             workspaces: Mutex::new(Vec::new()),
-        }
+        })
     }
 
-    /// Bytes of one network input: `[1, height, width, 3]` uint8.
+    /// Form of one network input.
+    #[must_use]
+    pub const fn form(&self) -> TensorForm {
+        self.form
+    }
+
+    /// Bytes of one network input.
     #[must_use]
     pub const fn input_bytes(&self) -> usize {
-        self.input_px[0] * self.input_px[1] * 3
+        self.form.bytes()
+    }
+
+    /// How often the plan for a frame was at hand.
+    #[must_use]
+    pub fn plan_counts(&self) -> PlanCounts {
+        self.plans.counts()
     }
 
     /// Writes the network's input for one image into `input` (at least [`Detector::input_bytes`] long) and
@@ -56,24 +89,28 @@ impl Detector {
     /// # Errors
     /// [`ImageError`] for an image that cannot be brought to the input size.
     pub fn prepare(&self, image: &ImageRef<'_>, input: &mut [u8]) -> Result<BackMap, ImageError> {
-        let plan = self.plan([image.width(), image.height()])?;
+        self.prepare_planned(image, input).map(|(back, _)| back)
+    }
+
+    /// As [`Detector::prepare`]; also says whether the plan had to be made.
+    fn prepare_planned(&self, image: &ImageRef<'_>, input: &mut [u8]) -> Result<(BackMap, bool), ImageError> {
+        let (plan, planned) = self.plans.get([image.width(), image.height()])?;
+        let (expected, found) = (self.input_bytes(), input.len());
+        let input = input
+            .get_mut(..expected)
+            .ok_or(ImageError::OutputLength { expected, found })?;
         let mut workspace = self
             .workspaces
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .pop()
             .unwrap_or_default();
-        let found = input.len();
-        let expected = self.input_bytes();
-        let input = input
-            .get_mut(..expected)
-            .ok_or(ImageError::OutputLength { expected, found })?;
-        let applied = plan.apply(image, input, &mut workspace);
+        let applied = plan.apply(image, input, std::slice::from_mut(&mut workspace));
         self.workspaces
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(workspace);
-        applied.map(|()| plan.back_map())
+        applied.map(|()| (plan.geometry().back, planned))
     }
 
     /// Decodes a network output into detections in pixels of the source image.
@@ -94,27 +131,6 @@ impl Detector {
             Arc::clone(frame_id),
             back.size_px(),
         ))
-    }
-
-    fn plan(&self, source_px: [usize; 2]) -> Result<Arc<LetterboxPlan>, ImageError> {
-        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(position) = plans.iter().position(|(size, _)| *size == source_px)
-            && let Some(entry) = plans.remove(position)
-        {
-            let plan = Arc::clone(&entry.1);
-            plans.push_back(entry);
-            return Ok(plan);
-        }
-        let [width, height] = source_px;
-        let plan = Arc::new(
-            self.preset
-                .plan(width, height, self.input_px[0], self.input_px[1])?,
-        );
-        if plans.len() == PLANS {
-            plans.pop_front();
-        }
-        plans.push_back((source_px, Arc::clone(&plan)));
-        Ok(plan)
     }
 }
 
@@ -144,11 +160,12 @@ impl HostModel for Detector {
                 found: 0,
             });
         };
-        let placement = Placement::Image(self.prepare(image, input)?);
+        let (back, planned) = self.prepare_planned(image, input)?;
         Ok(PreparedFrame {
             variant: 0,
-            placement,
+            placement: Placement::Image(back),
             within_capacity: None,
+            planned: Some(planned),
         })
     }
 

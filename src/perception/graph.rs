@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{DeviceModel, DeviceWeights, ModelTrace};
 use crate::device::{BinaryKind, BufferClass, Cq, Device, OpDesc, Operand};
+use crate::image::{Layout, SampleType};
 use crate::models::{ImportError, InputFormat, LoadedGraph, LowerOptions, LoweredGraph, lower};
 use crate::ops::{DeviceTensor, OpContext};
 use crate::tensor::{DType, TensorError, TensorSpec};
@@ -40,20 +41,68 @@ pub enum GraphError {
     Tensor(#[from] TensorError),
 }
 
+/// How camera pixels come to a network.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PixelInput {
+    /// Type of the values that are uploaded. The device makes floats of them.
+    pub samples: SampleType,
+    /// Order of the axes of what is uploaded.
+    pub layout: Layout,
+    /// Factor that the device applies.
+    pub scale: f32,
+}
+
+impl PixelInput {
+    /// Bytes, pixel after pixel, used as they are.
+    pub const BYTES: Self = Self {
+        samples: SampleType::U8,
+        layout: Layout::Hwc,
+        scale: 1.0,
+    };
+
+    /// Bytes, pixel after pixel, that the device multiplies by `scale`.
+    #[must_use]
+    pub const fn scaled_bytes(scale: f32) -> Self {
+        Self { scale, ..Self::BYTES }
+    }
+
+    /// What the lowered network reads: bytes straight away where it can, else the floats that are made of the upload.
+    fn format(self) -> InputFormat {
+        match self.layout {
+            Layout::Hwc if self == Self::BYTES => InputFormat::U8ChannelsLast,
+            Layout::Hwc => InputFormat::F32ChannelsLast,
+            Layout::Chw => InputFormat::Tensor,
+        }
+    }
+
+    const fn dtype(self) -> DType {
+        match self.samples {
+            SampleType::U8 => DType::U8,
+            SampleType::Bf16 => DType::Bf16,
+            SampleType::F32 => DType::F32,
+        }
+    }
+
+    /// Whether the network reads what is uploaded.
+    fn is_direct(self) -> bool {
+        self == Self::BYTES || (self.samples == SampleType::F32 && self.scale == 1.0)
+    }
+}
+
 /// A detection network read from ONNX and lowered: one input of camera pixels, one output.
 #[derive(Debug, Clone)]
 pub struct DetectorGraph {
     name: Arc<str>,
     graph: LoweredGraph,
-    /// Camera pixels, `[1, height, width, 3]` uint8.
+    /// What is uploaded.
     pixels: TensorSpec,
-    scale: f32,
+    input_px: [usize; 2],
+    input: PixelInput,
 }
 
 impl DetectorGraph {
-    /// Lowers a network whose one input is `[1, 3, height, width]`. The trace takes uint8 pixels
-    /// `[1, height, width, 3]` in the channel order of the weights; they are multiplied by `scale` on the
-    /// device. `weights` says how the weights are stored until they are brought there.
+    /// Lowers a network whose one input is `[1, 3, height, width]`. The trace takes pixels as `input` says, in the
+    /// channel order of the weights. `weights` says how the weights are stored until they are brought there.
     ///
     /// # Errors
     /// [`GraphError`] for what cannot be lowered, or is no detector.
@@ -62,49 +111,49 @@ impl DetectorGraph {
         model: &OnnxModel,
         storage: DType,
         weights: WeightFormat,
-        scale: f32,
+        input: PixelInput,
     ) -> Result<Self, GraphError> {
         let form = |found: String| GraphError::Form {
             model: model.name().to_owned(),
             found,
         };
-        let [input] = model.inputs() else {
+        let [network_input] = model.inputs() else {
             return Err(form(format!("{} inputs", model.inputs().len())));
         };
         if model.outputs().len() != 1 {
             return Err(form(format!("{} outputs", model.outputs().len())));
         }
-        let format = if scale == 1.0 {
-            InputFormat::U8ChannelsLast
-        } else {
-            InputFormat::F32ChannelsLast
-        };
         let options = LowerOptions {
             storage,
             weights,
-            formats: [(input.name.clone(), format)].into(),
+            formats: [(network_input.name.clone(), input.format())].into(),
             ..LowerOptions::default()
         };
         let graph = lower(model, &options)?;
         let dims = graph.inputs[0].spec.shape;
-        if dims[0] != 1 || dims[3] != 3 {
+        let (channels, input_px) = match input.layout {
+            Layout::Hwc => (dims[3], [dims[2], dims[1]]),
+            Layout::Chw => (dims[1], [dims[3], dims[2]]),
+        };
+        if dims[0] != 1 || channels != 3 {
             return Err(form(format!(
-                "an input of {} images with {} channels",
-                dims[0], dims[3]
+                "an input of {} images with {channels} channels",
+                dims[0]
             )));
         }
         Ok(Self {
             name,
             graph,
-            pixels: TensorSpec::new(&dims, DType::U8)?,
-            scale,
+            pixels: TensorSpec::new(&dims, input.dtype())?,
+            input_px,
+            input,
         })
     }
 
     /// Width and height of the input in pixels.
     #[must_use]
-    pub fn input_px(&self) -> [usize; 2] {
-        [self.pixels.shape[2], self.pixels.shape[1]]
+    pub const fn input_px(&self) -> [usize; 2] {
+        self.input_px
     }
 
     /// Dimensions of the output.
@@ -125,10 +174,10 @@ impl DeviceModel for DetectorGraph {
         let loaded = Arc::new(LoadedGraph::prepare(self.graph.clone(), device, Cq::COMPUTE)?);
         let mut runner = TraceRunner::new(&self.name, options)?;
         let input = runner.add_input(device, INPUT, input_spec, None)?;
-        runner.add_param(device, SCALE, self.scale)?;
+        runner.add_param(device, SCALE, self.input.scale)?;
         runner.add_output(device, OUTPUT, output_spec)?;
         let network = Arc::clone(&loaded);
-        let scaled = self.scale != 1.0;
+        let (direct, scaled) = (self.input.is_direct(), self.input.scale != 1.0);
         let variant = runner.add_variant(
             device,
             "default",
@@ -138,13 +187,13 @@ impl DeviceModel for DetectorGraph {
                     context.param(SCALE)?,
                     context.output(OUTPUT)?,
                 );
-                if scaled {
-                    let floats = scale_pixels(context.ops(), pixels, factor)?;
+                if direct {
+                    network.forward_into(context.ops(), &[pixels], &[head])?;
+                } else {
+                    let floats = floats_of(context.ops(), pixels, scaled.then_some(factor))?;
                     let forward = network.forward_into(context.ops(), &[floats], &[head]);
                     context.ops().free(&floats)?;
                     forward?;
-                } else {
-                    network.forward_into(context.ops(), &[pixels], &[head])?;
                 }
                 Ok(vec![(OUTPUT.to_owned(), head)])
             }),
@@ -168,14 +217,17 @@ impl DeviceWeights for Arc<LoadedGraph> {
 }
 
 /// `pixels * factor` as a new fp32 tensor of the same shape.
-fn scale_pixels(
+fn floats_of(
     ops: &mut OpContext<'_>,
     pixels: DeviceTensor,
-    factor: DeviceTensor,
+    factor: Option<DeviceTensor>,
 ) -> Result<DeviceTensor, Box<dyn std::error::Error + Send + Sync>> {
     let spec = TensorSpec::new(&pixels.view.shape, DType::F32)?;
     let floats = ops.alloc(&spec, BufferClass::Intermediate)?;
     ops.copy(&pixels, &floats)?;
+    let Some(factor) = factor else {
+        return Ok(floats);
+    };
     let factor_view = factor.view.broadcast_to(spec.shape)?;
     let op = OpDesc::Binary {
         lhs: floats.operand(),

@@ -22,7 +22,7 @@ mod yolox_params;
 pub use candidate::{Candidate, DecodeCounts, HeadError, MAX_COORDINATE_PX};
 pub use detector::Detector;
 pub use fastestdet_decode::{FastestDetHead, ScoreRule};
-pub use graph::{DetectorGraph, GraphError};
+pub use graph::{DetectorGraph, GraphError, PixelInput};
 pub use head::{Head, HeadKind, Thresholds};
 pub use labels::{COCO_80, LabelError, MAX_LABEL_FILE_BYTES, coco_80, parse_labels, read_labels};
 pub use model::{

@@ -68,6 +68,8 @@ pub struct PreparedFrame {
     pub placement: Placement,
     /// Whether all that the sensor saw fits into the network's input; `None` where nothing can be too much.
     pub within_capacity: Option<bool>,
+    /// Whether tables for the frame's size had to be made first; `None` where none are needed.
+    pub planned: Option<bool>,
 }
 
 /// Why a frame cannot be prepared.

@@ -12,6 +12,7 @@
 //! May be called by `telemetry`, `io`, `runtime` and `cli`; calls `device` for what
 //! can be set there.
 
+mod camera;
 mod connect;
 mod faults;
 mod graph;
@@ -34,15 +35,16 @@ mod tree;
 mod validate;
 mod words;
 
+pub use camera::{CameraSettings, ChannelOrder, Preprocess, Upload, UploadLayout};
 pub use load::Overrides;
 pub use plan::{Actor, ActorRole, Channel, Plan, RunsOn};
 pub use problem::{InvalidPipeline, PipelineError, Problem, ProblemRecord};
 pub use ros2::{DiagnosticsSettings, Distro, Ros2PublisherSettings, Ros2Settings, RosTransport, Subscribe};
 pub use schema::pipeline_schema;
 pub use settings::{
-    CameraSettings, CenterPointSettings, Clock, DetectorSettings, DeviceSettings, Edge, Family,
-    JsonLinesSettings, Labels, ModelSettings, Node, NodeKind, OnFull, OnStreamsFull, Pipeline, Precision,
-    Preprocess, PublisherSettings, Rate, RateError, RecorderSettings, RestartSettings, SimulateSettings,
-    SourceSettings, Topics, Transport, WeightFormat, ZenohMode, ZenohPublisherSettings,
+    CenterPointSettings, Clock, DetectorSettings, DeviceSettings, Edge, Family, JsonLinesSettings, Labels,
+    ModelSettings, Node, NodeKind, OnFull, OnStreamsFull, Pipeline, Precision, PublisherSettings, Rate,
+    RateError, RecorderSettings, RestartSettings, SimulateSettings, SimulatedCameras, SourceSettings, Topics,
+    Transport, WeightFormat, ZenohMode, ZenohPublisherSettings,
 };
 pub use substitute::Environment;

@@ -9,12 +9,13 @@ use std::collections::BTreeMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use super::camera::{ChannelOrder, Preprocess, Upload, UploadLayout};
 use super::faults::RawFaults;
 use super::patterns::{NAME, STREAM_TOPIC};
 use super::ros2::{RawRos2, Subscribe};
 use super::settings::{
-    Clock, DEFAULT_FRAME_DEADLINE_MS, OnFull, OnStreamsFull, Precision, Preprocess, RestartSettings,
-    SimulateSettings, Transport, WeightFormat, ZenohMode,
+    Clock, DEFAULT_FRAME_DEADLINE_MS, OnFull, OnStreamsFull, Precision, RestartSettings, SimulateSettings,
+    Transport, WeightFormat, ZenohMode,
 };
 use crate::device::{ARENA_MIB, Backends, DeviceConfig, QUEUES, SPIN_US, THREADS, TRACE_REGION_MIB};
 
@@ -164,6 +165,12 @@ pub(super) struct RawCameraModel {
     pub(super) weight_format: WeightFormat,
     /// How a camera image becomes the network's input. It must be the one that the weights were trained with.
     pub(super) preprocess: Preprocess,
+    /// Type of the values that go to the device. Left out: as the preset is deployed.
+    pub(super) upload: Option<Upload>,
+    /// Order of the axes of what goes to the device. Left out: as the preset is deployed.
+    pub(super) upload_layout: Option<UploadLayout>,
+    /// Order of the channels that the weights were trained with. Left out: as the preset is deployed.
+    pub(super) channel_order: Option<ChannelOrder>,
     /// Names of the classes: `coco80`, or the path of a text file with one name a line. Left out: as a
     /// parameter file says.
     #[schemars(length(min = 1))]

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::camera::CameraSettings;
 use super::problem::Problem;
 use super::ros2::{Ros2PublisherSettings, Ros2Settings, Subscribe};
 use super::words::words;
@@ -153,23 +154,6 @@ impl Family {
     }
 }
 
-/// What is peculiar to networks on camera images.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct CameraSettings {
-    /// How weights are stored until they are brought onto the device.
-    pub weight_format: WeightFormat,
-    /// How an image becomes the network's input.
-    pub preprocess: Preprocess,
-    /// Names of the classes.
-    pub labels: Labels,
-    /// Lowest score reported, 0 to 1.
-    pub score_threshold: f32,
-    /// Largest overlap (intersection over union) of two boxes of a class, 0 to 1.
-    pub nms_threshold: f32,
-    /// Most detections of one frame.
-    pub max_detections: u32,
-}
-
 /// What is peculiar to CenterPoint.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CenterPointSettings {
@@ -282,6 +266,33 @@ pub struct SimulateSettings {
     #[serde(default)]
     #[schemars(range(min = 0, max = 4_294_967_295_u64))]
     pub seed: u64,
+    /// Which cameras the car has beside its LiDAR.
+    #[serde(default)]
+    pub cameras: SimulatedCameras,
+    /// Images of each camera a second: 10, 5, 2 or 1.
+    #[serde(default = "default_camera_hz")]
+    #[schemars(range(min = 1, max = SWEEPS_A_SECOND))]
+    pub camera_hz: u32,
+}
+
+/// Sweeps that the LiDAR of a simulated drive takes in a second; a camera takes as many images or a whole part of it.
+pub(super) const SWEEPS_A_SECOND: u32 = 10;
+
+const fn default_camera_hz() -> u32 {
+    SWEEPS_A_SECOND
+}
+
+/// Cameras of a simulated drive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SimulatedCameras {
+    /// None.
+    #[default]
+    None,
+    /// One that looks ahead.
+    Front,
+    /// One that looks ahead, and one to each side of it.
+    Three,
 }
 
 /// Topics of a bag.
@@ -464,15 +475,6 @@ words! {
     }
 }
 
-words! {
-    /// How a camera image becomes a network's input.
-    Preprocess {
-        /// Letterbox at the top left, grey 114, BGR 0 to 255, resized as OpenCV does.
-        YoloxOpencv = "yolox_opencv",
-        /// Stretched to the input size, BGR divided by 255, resized as OpenCV does.
-        FastestDetOpencv = "fastestdet_opencv",
-    }
-}
 words! {
     /// What happens to a stream when a model serves all that it can.
     #[derive(Default)]

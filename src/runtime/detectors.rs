@@ -21,6 +21,7 @@ use super::run::Shared;
 use super::stage::Stage;
 use crate::device::DeviceConfig;
 use crate::pipeline::{DetectorSettings, NodeKind, OnFull, Pipeline, RestartSettings};
+use crate::telemetry::FrameSizes;
 
 /// The ways into the sinks, by the name of the actor that finishes for a detector.
 pub(super) type Outlets = BTreeMap<String, Vec<SinkOutlet>>;
@@ -158,6 +159,7 @@ pub(super) async fn start_detectors(
             poses: poses.clone().filter(|_| host.world_frame.is_some()),
             clouds: Mutex::new(Vec::new()),
             explained: Mutex::new(HashSet::new()),
+            sizes: FrameSizes::default(),
         };
         let stage = Stage::new(
             prepare,

@@ -8,13 +8,14 @@ use kameo::actor::Spawn;
 
 use super::RuntimeError;
 use super::detectors::StartedDetectors;
-use super::drive::{DriveFeed, POINTS_TOPIC, TruthLog};
+use super::drive::{DriveFeed, TruthLog, drive_topics};
 use super::ending::{Ending, ending};
+use super::models;
 use super::outlets::Audiences;
 use super::ros::{self, LiveFeed, RosGraph, type_of};
 use super::run::{RunOptions, Shared};
 use super::source::{BagFeed, Feed, Outlet, Source, SourceArgs};
-use super::topics::{choose_topics, transform_topics};
+use super::topics::{PlayedTopic, choose_topics, transform_topics};
 use crate::io::bag::Bag;
 use crate::perception::Sensor;
 use crate::pipeline::{Node, NodeKind, OnStreamsFull, Pipeline, Rate, SourceSettings, Topics};
@@ -28,7 +29,7 @@ pub(super) struct OpenSource {
     pub(super) settings: SourceSettings,
     feed: Box<dyn Feed>,
     /// Topics of the streams.
-    pub(super) topics: Vec<Arc<str>>,
+    pub(super) topics: Vec<PlayedTopic>,
     /// Frames that will be played.
     pub(super) frames: u64,
 }
@@ -50,13 +51,18 @@ pub(super) fn open_sources(
             continue;
         }
         sources.push(match settings.simulate {
-            Some(drive) => OpenSource {
-                node: node.name.clone(),
-                settings: settings.clone(),
-                topics: vec![POINTS_TOPIC.into()],
-                frames: DriveFeed::frames(&drive),
-                feed: Box::new(DriveFeed::new(&drive, truth.clone())),
-            },
+            Some(drive) => {
+                let sensors = sensors_behind(pipeline, node, &sensor_of);
+                let topics = drive_topics(&node.name, &drive, &settings.topics, &sensors)?;
+                let feed = DriveFeed::new(&drive, &topics, truth.clone());
+                OpenSource {
+                    node: node.name.clone(),
+                    settings: settings.clone(),
+                    topics,
+                    frames: feed.messages(),
+                    feed: Box::new(feed),
+                }
+            }
             None => open_bag(pipeline, node, settings, &sensor_of)?,
         });
     }
@@ -94,10 +100,10 @@ fn open_bag(
         }
     };
     let topics = choose_topics(&node.name, &bag, &wanted, &sensors)?;
-    let played = |name: &str| topics.iter().any(|topic| **topic == *name);
+    let played = |name: &str| topics.iter().any(|topic| *topic.name == *name);
     let frames = bag.topics().iter().filter(|topic| played(&topic.name));
     let frames = frames.map(|topic| topic.messages).sum();
-    let mut all = topics.clone();
+    let mut all: Vec<Arc<str>> = topics.iter().map(|topic| Arc::clone(&topic.name)).collect();
     if sensors.contains(&Sensor::Lidar) {
         all.extend(transform_topics(&bag));
     }
@@ -166,7 +172,10 @@ fn open_live(
     Ok(OpenSource {
         node: node.name.clone(),
         settings: settings.clone(),
-        topics: topics.iter().map(|(topic, _)| Arc::clone(topic)).collect(),
+        topics: topics
+            .iter()
+            .map(|(topic, _)| PlayedTopic::new(topic, sensor))
+            .collect(),
         feed: Box::new(LiveFeed {
             graph: Arc::clone(graph),
             topics,
@@ -201,11 +210,15 @@ pub(super) fn start_sources(
                 continue;
             };
             let model = &pipeline.models[&settings.model];
+            // A source of several sensors sends each detector what it takes.
+            let sensor = models::sensor_of(&model.family);
+            let taken = source.topics.iter().filter(|topic| topic.sensor == sensor);
+            let topics: Vec<Arc<str>> = taken.map(|topic| Arc::clone(&topic.name)).collect();
             let room = match model.on_full {
                 OnStreamsFull::Reject => {
                     let placed = placed.entry(&node.name).or_default();
                     let room = (model.max_streams as usize).saturating_sub(*placed);
-                    *placed += source.topics.len();
+                    *placed += topics.len();
                     room
                 }
                 // A detector without state loses nothing when a stream gives up its place.
@@ -222,7 +235,7 @@ pub(super) fn start_sources(
                 }
                 (Arc::clone(topic), shared.ledger.streams().register(&name))
             };
-            let rejected: Vec<Arc<str>> = source.topics.iter().skip(room).cloned().collect();
+            let rejected: Vec<Arc<str>> = topics.iter().skip(room).cloned().collect();
             for topic in &rejected {
                 tracing::warn!(
                     detector = node.name,
@@ -233,7 +246,7 @@ pub(super) fn start_sources(
             }
             outlets.push(Outlet {
                 channel,
-                streams: source.topics.iter().map(stream_of).collect(),
+                streams: topics.iter().map(stream_of).collect(),
                 rejected,
                 node: node.name.as_str().into(),
                 audience: audiences.get(&node.name).cloned(),

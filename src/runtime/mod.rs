@@ -29,7 +29,7 @@ mod source;
 mod stage;
 mod topics;
 
-pub use drive::TruthFrame;
+pub use drive::{TruthFrame, TruthImage};
 pub use error::RuntimeError;
 pub use frame::{Detected, FrameMeta, Message, Sample};
 pub use run::{Progress, RunOptions, RunOutput, run};

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use super::error::{RuntimeError, told};
 use super::owner::{OpenDevice, OpenFailure};
 use crate::device::{Backends, Device, DeviceConfig, DeviceHealth, FaultDevice, InjectedFaults};
-use crate::image::Preset;
+use crate::image::SampleType;
 use crate::numeric::Fp8Format;
 use crate::perception::centerpoint::{CenterPointSource, LoadedCenterPoint};
 use crate::perception::{
-    Detector, DetectorGraph, DeviceModel, Head, HeadKind, HostModel, ModelTrace, Sensor, Thresholds, coco_80,
-    read_labels,
+    Detector, DetectorGraph, DeviceModel, Head, HeadKind, HostModel, ModelTrace, PixelInput, Sensor,
+    Thresholds, coco_80, read_labels,
 };
 use crate::pipeline::{
     self, CameraSettings, CenterPointSettings, DeviceSettings, Family, Labels, ModelSettings, NodeKind,
-    Pipeline, Precision, Preprocess,
+    Pipeline, Precision,
 };
 use crate::tensor::DType;
 use crate::trace::TraceOptions;
@@ -85,16 +85,29 @@ fn load_camera(
 ) -> Result<DetectorParts, String> {
     let onnx = OnnxModel::open(path).map_err(|e| e.to_string())?;
     let storage = storage_of(precision);
-    let (preset, scale) = match settings.preprocess {
-        Preprocess::FastestDetOpencv => (Preset::StretchOpencv, 1.0 / 255.0),
-        _ => (Preset::YoloxOpencv, 1.0),
+    let (preset, options) = settings.preset().map_err(|e| e.to_string())?;
+    let (layout, samples) = preset.deployed_form();
+    let samples = options.samples.unwrap_or(samples);
+    let scale = match samples {
+        SampleType::U8 => preset.byte_scale().ok_or_else(|| {
+            format!(
+                "`{}` normalises pixels, which bytes leave out: set `upload` to bf16 or fp32",
+                preset.name()
+            )
+        })?,
+        _ => 1.0,
+    };
+    let input = PixelInput {
+        samples,
+        layout: options.layout.unwrap_or(layout),
+        scale,
     };
     let graph = DetectorGraph::lower(
         name.into(),
         &onnx,
         storage,
         weight_format(settings.weight_format),
-        scale,
+        input,
     )
     .map_err(|e| e.to_string())?;
     let thresholds = Thresholds {
@@ -116,7 +129,9 @@ fn load_camera(
         ));
     }
     let output_len = graph.output_dims().iter().product();
-    let model = Arc::new(Detector::new(name.into(), preset, graph.input_px(), head, labels));
+    let model = Detector::new(name.into(), preset, options, graph.input_px(), head, labels)
+        .map_err(|e| e.to_string())?;
+    let model = Arc::new(model);
     Ok(DetectorParts {
         host: HostPart {
             model,

@@ -16,6 +16,7 @@ use super::poses::Poses;
 use super::ros::{Audience, RosGraph, RosSink, RosSinkParts};
 use super::run::{RunOptions, Shared};
 use super::sinks::{JsonLinesSink, PublisherSink, RecorderSink, Sink, SinkActor};
+use super::topics::PlayedTopic;
 use crate::io::zenoh::ZenohPublisher;
 use crate::perception::Sensor;
 use crate::pipeline::{Node, NodeKind, Pipeline, PublisherSettings, Ros2PublisherSettings};
@@ -25,7 +26,7 @@ pub(super) struct GraphSinks {
     /// The node.
     pub(super) graph: Arc<RosGraph>,
     /// Topics of the sources, by the names of their nodes.
-    pub(super) streams: HashMap<String, Vec<Arc<str>>>,
+    pub(super) streams: HashMap<String, Vec<PlayedTopic>>,
     /// Transforms, where a detector asks for them.
     pub(super) poses: Option<Arc<Poses>>,
 }
@@ -174,7 +175,7 @@ fn is_skippable(pipeline: &Pipeline, detector: &str) -> bool {
 fn streams_of(
     pipeline: &Pipeline,
     sink: &str,
-    topics: &HashMap<String, Vec<Arc<str>>>,
+    topics: &HashMap<String, Vec<PlayedTopic>>,
 ) -> Vec<(Arc<str>, Sensor)> {
     let mut streams = Vec::new();
     for detector in detectors_of(pipeline, sink) {
@@ -185,7 +186,8 @@ fn streams_of(
         let sensor = models::sensor_of(&pipeline.models[&settings.model].family);
         let sources = pipeline.edges.iter().filter(|edge| edge.to == detector);
         let topics = sources.filter_map(|edge| topics.get(&edge.from)).flatten();
-        streams.extend(topics.map(|topic| (Arc::clone(topic), sensor)));
+        let taken = topics.filter(|topic| topic.sensor == sensor);
+        streams.extend(taken.map(|topic| (Arc::clone(&topic.name), sensor)));
     }
     streams
 }

@@ -18,8 +18,8 @@ use crate::io::cdr::CdrError;
 use crate::io::cloud::{self, CloudError, ReadOptions};
 use crate::io::messages::{CompressedImageMsg, ImageMsg, POINT_CLOUD_TYPE, PointCloud2Msg};
 use crate::lidar::PointCloud;
-use crate::perception::{HostModel, PrepareError, PreparedFrame, Sensor, SensorData, Sweep};
-use crate::telemetry::{DropReason, Ledger, MonotonicClock, Stage};
+use crate::perception::{HostModel, Placement, PrepareError, PreparedFrame, Sensor, SensorData, Sweep};
+use crate::telemetry::{DropReason, FrameSizes, Ledger, MonotonicClock, Stage};
 
 /// The stage of one detector.
 #[derive(Debug)]
@@ -44,6 +44,8 @@ pub(crate) struct Prepare {
     pub clouds: Mutex<Vec<PointCloud>>,
     /// Kinds of trouble that were explained once.
     pub explained: Mutex<HashSet<DropReason>>,
+    /// Sizes of the streams' images.
+    pub sizes: FrameSizes,
 }
 
 /// Why a message cannot be used.
@@ -104,8 +106,12 @@ impl StageLogic for Prepare {
                 variant,
                 placement,
                 within_capacity,
+                planned,
             }) => {
                 sample.meta.within_capacity = within_capacity;
+                if let (Placement::Image(back), Some(planned)) = (&placement, planned) {
+                    self.note_size(&sample.meta.stream, back.size_px(), planned);
+                }
                 sample.meta.times.end(Stage::Prepare, self.clock.now_ns());
                 Ok(sample
                     .replace(Prepared {
@@ -142,6 +148,18 @@ impl StageLogic for Prepare {
 }
 
 impl Prepare {
+    /// Says when a stream's images change their size.
+    fn note_size(&self, stream: &Arc<str>, size_px: [u32; 2], planned: bool) {
+        if let Some([from_width, from_height]) = self.sizes.note(stream, size_px, planned) {
+            let [width, height] = size_px;
+            tracing::info!(
+                actor = self.name,
+                stream = %stream,
+                "images are now {width} x {height} px, {from_width} x {from_height} px before: pre-processing planned anew"
+            );
+        }
+    }
+
     fn prepare(&self, sample: &Sample<()>, slots: &mut Slots) -> Result<PreparedFrame, Trouble> {
         let inputs: Result<SmallVec<[&mut [u8]; 2]>, _> =
             slots.iter_mut().map(|slot| slot.bytes_mut()).collect();

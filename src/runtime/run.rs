@@ -9,7 +9,7 @@ use futures_util::stream::FuturesUnordered;
 
 use super::channel::{self, Receiver, Sender};
 use super::detectors::start_detectors;
-use super::drive::{TruthFrame, TruthLog};
+use super::drive::{TruthFrame, TruthImage, TruthLog};
 use super::ending::{Ending, await_end};
 use super::error::RuntimeError;
 use super::inputs::{OpenSource, open_sources, start_sources};
@@ -86,6 +86,8 @@ pub struct RunOutput {
     pub gallery: ReportPictures,
     /// What was really there in each frame of simulated drives, oldest first.
     pub truth: Vec<TruthFrame>,
+    /// What was really there on each image of simulated drives, oldest first.
+    pub image_truth: Vec<TruthImage>,
     /// What went wrong, oldest first. The results are there all the same.
     pub faults: Vec<RuntimeError>,
 }
@@ -231,7 +233,12 @@ pub async fn run(
             .iter()
             .filter(|source| source.settings.subscribe.is_some())
         {
-            options.progress.subscribes(&source.node, &source.topics);
+            let topics: Vec<Arc<str>> = source
+                .topics
+                .iter()
+                .map(|topic| Arc::clone(&topic.name))
+                .collect();
+            options.progress.subscribes(&source.node, &topics);
         }
         start_sources(
             sources,
@@ -286,11 +293,13 @@ pub async fn run(
         summary.mark_incomplete("stopped before the end");
     }
     let gallery = shared.meter.gallery();
+    let (truth, image_truth) = truth.take();
     Ok(RunOutput {
         summary,
         timeline: shared.meter.timeline(),
         gallery,
-        truth: truth.take(),
+        truth,
+        image_truth,
         faults,
     })
 }

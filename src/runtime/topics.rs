@@ -4,9 +4,27 @@ use std::sync::Arc;
 
 use super::RuntimeError;
 use super::poses::{TF_STATIC_TOPIC, TF_TOPIC};
-use crate::io::bag::Bag;
+use crate::io::bag::{Bag, BagTopic};
 use crate::io::messages::{COMPRESSED_IMAGE_TYPE, IMAGE_TYPE, POINT_CLOUD_TYPE, TF_TYPE};
 use crate::perception::Sensor;
+
+/// A topic that a source plays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PlayedTopic {
+    /// Its name.
+    pub name: Arc<str>,
+    /// What its messages are of.
+    pub sensor: Sensor,
+}
+
+impl PlayedTopic {
+    pub(crate) fn new(name: &str, sensor: Sensor) -> Self {
+        Self {
+            name: name.into(),
+            sensor,
+        }
+    }
+}
 
 /// ROS types of a sensor's messages.
 const fn types_of(sensor: Sensor) -> &'static [&'static str] {
@@ -25,13 +43,16 @@ pub(crate) fn choose_topics(
     bag: &Bag,
     wanted: &crate::pipeline::Topics,
     sensors: &[Sensor],
-) -> Result<Vec<Arc<str>>, RuntimeError> {
+) -> Result<Vec<PlayedTopic>, RuntimeError> {
     let types: Vec<&str> = sensors
         .iter()
         .flat_map(|&sensor| types_of(sensor))
         .copied()
         .collect();
-    let fits = |type_name: &str| types.contains(&type_name);
+    let sensor_of = |type_name: &str| {
+        let mut sensors = sensors.iter().copied();
+        sensors.find(|&sensor| types_of(sensor).contains(&type_name))
+    };
     let what = match sensors {
         [Sensor::Lidar] => "point cloud",
         [Sensor::Camera] => "image",
@@ -55,12 +76,10 @@ pub(crate) fn choose_topics(
     };
     match wanted {
         crate::pipeline::Topics::Auto => {
-            let found: Vec<Arc<str>> = bag
-                .topics()
-                .iter()
-                .filter(|topic| fits(&topic.type_name))
-                .map(|topic| Arc::from(&*topic.name))
-                .collect();
+            let played = |topic: &BagTopic| {
+                sensor_of(&topic.type_name).map(|sensor| PlayedTopic::new(&topic.name, sensor))
+            };
+            let found: Vec<PlayedTopic> = bag.topics().iter().filter_map(played).collect();
             // An empty bag plays nothing and that is fine; a bag of something else is a mistake.
             if found.is_empty() && !bag.topics().is_empty() && bag.message_count() > 0 {
                 let packets = bag
@@ -77,18 +96,20 @@ pub(crate) fn choose_topics(
             .map(
                 |name| match bag.topics().iter().find(|topic| *topic.name == **name) {
                     None => Err(refuse(format!("topic {name} is not in the bag; {}", known()))),
-                    Some(topic) if !fits(&topic.type_name) => {
-                        let other = || {
-                            format!(
-                                "topic {name} is of type {}; {what} topics are of type {}",
-                                topic.type_name,
-                                types.join(" or ")
-                            )
-                        };
-                        let packets = packets(sensors, &topic.name, &topic.type_name);
-                        Err(refuse(packets.unwrap_or_else(other)))
-                    }
-                    Some(topic) => Ok(Arc::from(&*topic.name)),
+                    Some(topic) => match sensor_of(&topic.type_name) {
+                        Some(sensor) => Ok(PlayedTopic::new(&topic.name, sensor)),
+                        None => {
+                            let other = || {
+                                format!(
+                                    "topic {name} is of type {}; {what} topics are of type {}",
+                                    topic.type_name,
+                                    types.join(" or ")
+                                )
+                            };
+                            let packets = packets(sensors, &topic.name, &topic.type_name);
+                            Err(refuse(packets.unwrap_or_else(other)))
+                        }
+                    },
                 },
             )
             .collect(),
@@ -187,6 +208,6 @@ mod tests {
     fn a_bag_with_points_beside_packets_plays_the_points() {
         let (_folder, bag) = bag(&[("/packets", PACKETS[0].0), ("/points", POINT_CLOUD_TYPE)]);
         let topics = choose_topics("bag", &bag, &Topics::Auto, &[Sensor::Lidar]).unwrap();
-        assert_eq!(topics, ["/points".into()]);
+        assert_eq!(topics, [PlayedTopic::new("/points", Sensor::Lidar)]);
     }
 }

@@ -13,6 +13,7 @@
 mod balance;
 mod clock;
 mod frame;
+mod frame_sizes;
 mod histogram;
 pub mod jsonl;
 mod ledger;
@@ -28,6 +29,7 @@ mod timeline;
 pub use balance::{Balance, BalanceError, DropCount, DropReason, Imbalance, StreamAccount};
 pub use clock::MonotonicClock;
 pub use frame::{FrameTimes, Span};
+pub use frame_sizes::FrameSizes;
 pub use histogram::{CurvePoint, LatencyHistogram, LatencyStats, Percentile};
 pub use ledger::Ledger;
 pub use recorder::{LatencyOptions, LatencyRecorder, Observation};

@@ -1,7 +1,7 @@
 //! `resizeAndExtractRoi_kernel` of Autoware's `camera_streampetr` and `bevfusion`.
 
 use sensorium::image::{
-    BevfusionCameraPlan, Contraction, Geometry, ImageError, Kernels, StreampetrBatch, StreampetrPlan,
+    BevfusionCameraPlan, Contraction, ImageError, Kernels, StreampetrBatch, StreampetrPlan, TriangleGeometry,
     Workspace,
 };
 
@@ -219,7 +219,7 @@ fn streampetr_geometry_is_computed_in_single_precision() {
         [[2880, 1860], [640, 480]],
         [[1440, 1080], [640, 480]],
     ]) {
-        let Ok(geometry) = Geometry::covering(source, target) else {
+        let Ok(geometry) = TriangleGeometry::covering(source, target) else {
             continue;
         };
         let expected = streampetr_launch(source, target);
@@ -230,10 +230,10 @@ fn streampetr_geometry_is_computed_in_single_precision() {
             "{source:?} -> {target:?}"
         );
     }
-    let geometry = Geometry::covering([1920, 1080], [640, 480]).unwrap();
+    let geometry = TriangleGeometry::covering([1920, 1080], [640, 480]).unwrap();
     assert_eq!((geometry.resized_px, geometry.start_px), ([853, 480], [106, 0]));
     // 1064 * (640 / 1064) is 639.99994 in single precision.
-    let geometry = Geometry::covering([1064, 300], [640, 100]).unwrap();
+    let geometry = TriangleGeometry::covering([1064, 300], [640, 100]).unwrap();
     assert_eq!((geometry.resized_px, geometry.start_px), ([639, 180], [0, 80]));
 }
 

@@ -43,6 +43,21 @@ pub fn oracle(script: &str) -> Option<Command> {
     Some(command)
 }
 
+/// As [`oracle`], with the interpreter that has OpenCV 4.8.1 (`tests/oracles/requirements-opencv48.txt`).
+pub fn oracle_opencv48(script: &str) -> Option<Command> {
+    let Some(python) = std::env::var_os("SENSORIUM_TEST_PYTHON_OPENCV48") else {
+        println!("skipped: needs OpenCV 4.8.1; set SENSORIUM_TEST_PYTHON_OPENCV48 (see docs/TESTING.md)");
+        return None;
+    };
+    let mut command = Command::new(python);
+    command.arg(
+        PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/oracles")
+            .join(script),
+    );
+    Some(command)
+}
+
 /// Runs a command and returns its standard output; a failure shows both streams.
 pub fn run(command: &mut Command) -> Vec<u8> {
     let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));

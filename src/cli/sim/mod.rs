@@ -1,11 +1,13 @@
-//! `sensorium sim`: a simulated drive as a recording, and scenes as training data.
+//! `sensorium sim`: a simulated drive as a recording, and scenes and camera images as training data.
 
+mod frames;
 mod scenes;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use miette::IntoDiagnostic;
 
@@ -13,14 +15,14 @@ use crate::cli::recording::write_recording;
 use crate::cli::report;
 use crate::io::drive_bag::{DriveBag, POINTS_TOPIC};
 use crate::io::recorder::RecordCompression;
-use crate::io::sim::{Drive, DriveConfig, LidarConfig, WorldConfig};
+use crate::io::sim::{CameraRig, Drive, DriveConfig, LidarConfig, WorldConfig};
 
 /// Longest drive: what a recording of 100 GB holds.
 const MAX_SECONDS: f64 = 3600.0;
 
-/// Drives a simulated car with a LiDAR through a simulated town.
+/// Drives a simulated car with a LiDAR, and cameras if asked for, through a simulated town.
 ///
-/// Writes an MCAP recording with clouds, transforms, odometry and the true objects, which `ros2 bag`, Foxglove and
+/// Writes an MCAP recording with clouds, images, transforms, odometry and the true objects, which `ros2 bag`, Foxglove and
 /// `sensorium run` read. The same seed gives the same drive.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -29,7 +31,9 @@ const MAX_SECONDS: f64 = 3600.0;
     after_help = "Examples:
   sensorium sim --seconds 20 --seed 7 --out drive.mcap
   sensorium sim --seconds 60 --rings 32 --azimuths 1024 --out small.mcap
-  sensorium sim scenes --count 3000 --seed 1 --out scenes/"
+  sensorium sim --cameras three --camera-hz 5 --out drive.mcap
+  sensorium sim scenes --count 3000 --seed 1 --out scenes/
+  sensorium sim frames --count 3000 --seed 1 --out frames/"
 )]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -40,6 +44,7 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Frames(frames::Args),
     Scenes(scenes::Args),
 }
 
@@ -57,11 +62,17 @@ struct DriveArgs {
     /// Do not compress the recording: larger, and faster to write and to read.
     #[arg(long)]
     uncompressed: bool,
+    /// Cameras of 640 x 400 pixels: none, one ahead, or three that see 200 degrees.
+    #[arg(long, default_value = CameraRig::None.name(), value_parser = rig_parser())]
+    cameras: CameraRig,
+    /// Images of each camera a second: a whole part of the LiDAR's 10 turns.
+    #[arg(long, default_value = "10", value_parser = camera_hz_parser())]
+    camera_hz: u32,
     #[command(flatten)]
     setting: Setting,
 }
 
-/// The sensor and the world, the same for drives and scenes.
+/// The LiDAR and the world, the same for drives and scenes.
 #[derive(Debug, clap::Args)]
 struct Setting {
     /// Lasers of the LiDAR.
@@ -73,6 +84,13 @@ struct Setting {
     /// Height of the LiDAR above the road in metres.
     #[arg(long, default_value_t = 1.9, value_parser = height, allow_negative_numbers = true)]
     height: f64,
+    #[command(flatten)]
+    traffic: Traffic,
+}
+
+/// How much goes on in the world.
+#[derive(Debug, clap::Args)]
+struct Traffic {
     /// Cars, trucks and buses; 1 is a busy street.
     #[arg(long, default_value_t = 1.0, value_parser = amount, allow_negative_numbers = true)]
     traffic: f64,
@@ -95,12 +113,30 @@ impl Setting {
     }
 
     fn world(&self) -> WorldConfig {
+        self.traffic.world()
+    }
+}
+
+impl Traffic {
+    fn world(&self) -> WorldConfig {
         WorldConfig {
             traffic: self.traffic,
             pedestrians: self.pedestrians,
             cyclists: self.cyclists,
         }
     }
+}
+
+fn rig_parser() -> impl TypedValueParser<Value = CameraRig> {
+    PossibleValuesParser::new(CameraRig::ALL.map(CameraRig::name)).map(|name| {
+        let mut rigs = CameraRig::ALL.into_iter();
+        rigs.find(|rig| rig.name() == name).unwrap_or_default()
+    })
+}
+
+fn camera_hz_parser() -> impl TypedValueParser<Value = u32> {
+    // No other value gets here.
+    PossibleValuesParser::new(["1", "2", "5", "10"]).map(|hz| hz.parse().unwrap_or(10))
 }
 
 /// A number within bounds, or what is expected instead.
@@ -128,14 +164,20 @@ fn amount(text: &str) -> Result<f64, String> {
 /// # Errors
 /// An output that cannot be written.
 pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
-    if let Some(Command::Scenes(args)) = args.command {
-        return scenes::run(&args);
+    match args.command {
+        Some(Command::Frames(args)) => return frames::run(&args),
+        Some(Command::Scenes(args)) => return scenes::run(&args),
+        None => {}
     }
     // The command line is refused without it.
     let out = args.drive.out.as_deref().unwrap_or(Path::new(""));
     let totals = write_recording(out, |path| write_drive(&args.drive, path))?;
+    let images = match totals.images {
+        0 => String::new(),
+        images => format!(", {images} images"),
+    };
     report::print(&format!(
-        "{}: {} frames on {POINTS_TOPIC}, {:.0} points and {:.1} true objects a frame, {:.0} m driven",
+        "{}: {} frames on {POINTS_TOPIC}{images}, {:.0} points and {:.1} true objects a frame, {:.0} m driven",
         out.display(),
         totals.frames,
         totals.points as f64 / totals.frames as f64,
@@ -150,6 +192,7 @@ struct Totals {
     frames: u64,
     points: u64,
     objects: u64,
+    images: u64,
     driven_m: f64,
 }
 
@@ -157,6 +200,8 @@ fn write_drive(args: &DriveArgs, path: &Path) -> miette::Result<Totals> {
     let config = DriveConfig {
         world: args.setting.world(),
         lidar: args.setting.lidar(),
+        cameras: args.cameras.cameras(),
+        camera_hz: args.camera_hz,
         ..DriveConfig::default()
     };
     let compression = if args.uncompressed {
@@ -164,7 +209,7 @@ fn write_drive(args: &DriveArgs, path: &Path) -> miette::Result<Totals> {
     } else {
         RecordCompression::Zstd
     };
-    let mut bag = DriveBag::create(path, compression).into_diagnostic()?;
+    let mut bag = DriveBag::create(path, compression, &config.cameras).into_diagnostic()?;
     let mut drive = Drive::new(&config, args.seed);
     let frames = (args.seconds * config.lidar.rate_hz).round().max(1.0) as u64;
     let progress = bar(frames)?;
@@ -175,6 +220,7 @@ fn write_drive(args: &DriveArgs, path: &Path) -> miette::Result<Totals> {
         totals.frames += 1;
         totals.points += frame.cloud.len() as u64;
         totals.objects += frame.truth.len() as u64;
+        totals.images += frame.images.len() as u64;
         totals.driven_m += frame.ego_speed_mps * config.lidar.period_s();
         progress.inc(1);
     }

@@ -4,11 +4,12 @@ use std::ops::Range;
 
 use super::super::columns::Sampler;
 use super::super::planes::{PlanarRows, check_length};
+use super::super::resize::ResizeScratch;
 use super::super::sink::RowSink;
-use super::super::source_rows::SourceRows;
-use super::super::{ImageError, ImageRef, Kernels, Workspace};
+use super::super::source_rows::{ByteRows, SourceRows};
+use super::super::{Contraction, ImageError, ImageRef, Kernels, Workspace};
+use super::TriangleGeometry;
 use super::resize::TriangleResize;
-use super::{Contraction, Geometry};
 
 /// Channels of the result.
 const CHANNELS: usize = 3;
@@ -30,9 +31,9 @@ impl BevfusionCameraPlan {
     /// green, red.
     ///
     /// # Errors
-    /// As [`Geometry::scaled`].
+    /// As [`TriangleGeometry::scaled`].
     pub fn new(source_px: [usize; 2], target_px: [usize; 2], scale: [f32; 2]) -> Result<Self, ImageError> {
-        let geometry = Geometry::scaled(source_px, target_px, scale)?;
+        let geometry = TriangleGeometry::scaled(source_px, target_px, scale)?;
         Ok(Self {
             resize: TriangleResize::new(geometry, Contraction::default()),
             red_first: false,
@@ -63,7 +64,7 @@ impl BevfusionCameraPlan {
 
     /// Where the result lies in the resized frame.
     #[must_use]
-    pub const fn geometry(&self) -> &Geometry {
+    pub const fn geometry(&self) -> &TriangleGeometry {
         &self.resize.geometry
     }
 
@@ -88,39 +89,41 @@ impl BevfusionCameraPlan {
         check_length(out, self.output_len())?;
         let mut source = SourceRows::new(*image);
         self.resize.check_source(&source)?;
-        let mut row = std::mem::take(&mut workspace.bytes);
-        let crop_px = self.resize.geometry.crop_px;
-        let mut sink = PlanarRows::new(out, crop_px, &mut row, |byte: u8| byte);
-        self.rows(&mut source, 0..crop_px[1], workspace, &mut sink);
-        workspace.bytes = row;
-        Ok(())
-    }
-
-    /// Writes the rows `out_rows` of the result, its channels interleaved.
-    pub(in crate::image) fn rows(
-        &self,
-        source: &mut SourceRows<'_>,
-        out_rows: Range<usize>,
-        workspace: &mut Workspace,
-        sink: &mut impl RowSink<u8>,
-    ) {
         let mut sampler = Sampler::bgr(source.format());
         if self.red_first {
             sampler.lane_byte.swap(0, 2);
         }
-        self.resize.means(
-            source,
+        let mut row = std::mem::take(&mut workspace.resize.bytes);
+        let crop_px = self.resize.geometry.crop_px;
+        let mut sink = PlanarRows::new(out, crop_px, &mut row, |byte: u8| byte);
+        self.rows(
+            &mut source,
             &sampler,
-            out_rows,
-            workspace,
-            |y, [first, second, third]| {
+            0..crop_px[1],
+            &mut workspace.resize,
+            &mut sink,
+        );
+        workspace.resize.bytes = row;
+        Ok(())
+    }
+
+    /// Writes the rows `out_rows` of the result, the three channels that `sampler` picks, interleaved.
+    pub(in crate::image) fn rows(
+        &self,
+        source: &mut impl ByteRows,
+        sampler: &Sampler<4>,
+        out_rows: Range<usize>,
+        scratch: &mut ResizeScratch,
+        sink: &mut impl RowSink<u8>,
+    ) {
+        self.resize
+            .means(source, sampler, out_rows, scratch, |y, [first, second, third]| {
                 sink.row(y, |row| {
                     let planes = first.iter().zip(second).zip(third);
                     for (pixel, ((&a, &b), &c)) in row.as_chunks_mut::<CHANNELS>().0.iter_mut().zip(planes) {
                         *pixel = [a as u8, b as u8, c as u8];
                     }
                 });
-            },
-        );
+            });
     }
 }

@@ -1,32 +1,11 @@
-//! Where a crop lies in the resized image, and how products are rounded.
+//! Where a crop lies in the resized image.
 
 use super::super::ImageError;
 use super::super::frame::check_size;
 
-/// Whether `a * b + c` is rounded once or twice: in the centre of a window and in the sums of its pixels.
-/// Everything else in the kernel is the same in both.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Contraction {
-    /// Rounded once: what `nvcc` makes of the kernel by default. Found in the machine code of CUDA 12.8 for
-    /// compute capability 7.5, 8.6 and 8.9, which also shows that the sum of the weights is not fused.
-    #[default]
-    Fused,
-    /// Rounded after the product and after the sum: a build with `-fmad=false`.
-    Separate,
-}
-
-impl Contraction {
-    pub(super) fn multiply_add(self, a: f32, b: f32, c: f32) -> f32 {
-        match self {
-            Self::Fused => a.mul_add(b, c),
-            Self::Separate => a * b + c,
-        }
-    }
-}
-
 /// A crop of a resized image. The resized image is never made; only its size counts.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Geometry {
+pub struct TriangleGeometry {
     /// Width and height of the frame in pixels.
     pub source_px: [usize; 2],
     /// Width and height of the whole frame when resized, in pixels.
@@ -39,7 +18,7 @@ pub struct Geometry {
     pub scale: [f32; 2],
 }
 
-impl Geometry {
+impl TriangleGeometry {
     /// The smallest resized image that covers the crop, which takes its bottom and the middle of its width:
     /// `calculate_image_processing_params` of `camera_streampetr`, in single precision. A side that should
     /// equal the crop's can be a pixel short.

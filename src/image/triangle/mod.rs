@@ -5,7 +5,7 @@
 //! a window of source pixels, wider the more the image shrinks, in single precision, pixel after pixel and row
 //! after row. A sum in another order, or of columns first and rows later, has other bits.
 //!
-//! [`Geometry`] places the result in the resized image, `taps` holds the windows and weights of both axes,
+//! [`TriangleGeometry`] places the result in the resized image, `taps` holds the windows and weights of both axes,
 //! [`TriangleResize`] computes the means, and the plans finish them.
 
 mod bevfusion;
@@ -15,7 +15,7 @@ mod streampetr;
 mod taps;
 
 pub use bevfusion::BevfusionCameraPlan;
-pub use geometry::{Contraction, Geometry};
+pub use geometry::TriangleGeometry;
 pub use streampetr::{StreampetrBatch, StreampetrPlan};
 
 pub(super) use resize::{SUMS, Share, accumulate};

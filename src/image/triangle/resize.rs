@@ -3,10 +3,11 @@
 use std::ops::Range;
 
 use super::super::columns::Sampler;
-use super::super::source_rows::SourceRows;
-use super::super::{ImageError, Kernels, Workspace};
+use super::super::resize::ResizeScratch;
+use super::super::source_rows::{ByteRows, SourceRows};
+use super::super::{Contraction, ImageError, Kernels};
+use super::TriangleGeometry;
 use super::taps::{ColumnTaps, Window, windows};
-use super::{Contraction, Geometry};
 
 /// Channels of the result.
 const CHANNELS: usize = 3;
@@ -16,7 +17,7 @@ pub(in crate::image) const SUMS: usize = CHANNELS + 1;
 /// A crop of a resized image: its tables, computed once.
 #[derive(Debug, Clone)]
 pub(super) struct TriangleResize {
-    pub(super) geometry: Geometry,
+    pub(super) geometry: TriangleGeometry,
     contraction: Contraction,
     kernels: Kernels,
     columns: ColumnTaps,
@@ -35,7 +36,7 @@ pub(in crate::image) struct Share {
 }
 
 impl TriangleResize {
-    pub(super) fn new(geometry: Geometry, contraction: Contraction) -> Self {
+    pub(super) fn new(geometry: TriangleGeometry, contraction: Contraction) -> Self {
         let [across, down] = [0, 1].map(|axis| {
             let windows = windows(
                 geometry.source_px[axis],
@@ -75,14 +76,14 @@ impl TriangleResize {
     /// Every source row is read once and added to all output rows that it has a part in.
     pub(super) fn means(
         &self,
-        source: &mut SourceRows<'_>,
+        source: &mut impl ByteRows,
         sampler: &Sampler<4>,
         out_rows: Range<usize>,
-        workspace: &mut Workspace,
+        scratch: &mut ResizeScratch,
         mut done: impl FnMut(usize, [&[f32]; CHANNELS]),
     ) {
         let row_len = SUMS * self.columns.stride;
-        let (bytes, sums) = (&mut workspace.planes, &mut workspace.floats);
+        let (planes, sums) = (&mut scratch.planes, &mut scratch.floats);
         if sums.len() < self.open_rows * row_len {
             sums.resize(self.open_rows * row_len, 0.0);
         }
@@ -96,7 +97,7 @@ impl TriangleResize {
                 opened += 1;
             }
             let row = source.row(source_y);
-            let mut pixels = self.kernels.prepare_row(row, sampler, &self.columns, bytes);
+            let pixels = self.kernels.prepare_row(row, sampler, &self.columns, planes);
             for y in (closed..opened).step_by(2) {
                 let share = |y: usize| Share {
                     sums_at: sums_at(y),

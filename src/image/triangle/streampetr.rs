@@ -4,11 +4,12 @@ use std::ops::Range;
 
 use super::super::columns::Sampler;
 use super::super::planes::check_length;
-use super::super::sink::RowSink;
-use super::super::source_rows::SourceRows;
-use super::super::{ImageError, ImageRef, Kernels, Workspace};
+use super::super::resize::ResizeScratch;
+use super::super::sink::PlanarSink;
+use super::super::source_rows::{ByteRows, SourceRows};
+use super::super::{Contraction, ImageError, ImageRef, Kernels, Workspace};
+use super::TriangleGeometry;
 use super::resize::TriangleResize;
-use super::{Contraction, Geometry};
 
 /// Channels of the result: blue, green, red.
 const CHANNELS: usize = 3;
@@ -33,9 +34,9 @@ impl StreampetrPlan {
     /// height in pixels.
     ///
     /// # Errors
-    /// As [`Geometry::covering`].
+    /// As [`TriangleGeometry::covering`].
     pub fn new(source_px: [usize; 2], target_px: [usize; 2]) -> Result<Self, ImageError> {
-        let geometry = Geometry::covering(source_px, target_px)?;
+        let geometry = TriangleGeometry::covering(source_px, target_px)?;
         Ok(Self {
             resize: TriangleResize::new(geometry, Contraction::default()),
         })
@@ -57,7 +58,7 @@ impl StreampetrPlan {
 
     /// Where the result lies in the resized frame.
     #[must_use]
-    pub const fn geometry(&self) -> &Geometry {
+    pub const fn geometry(&self) -> &TriangleGeometry {
         &self.resize.geometry
     }
 
@@ -84,40 +85,43 @@ impl StreampetrPlan {
         self.resize.check_source(&source)?;
         let sampler = Sampler::bgr(source.format());
         let [width, height] = self.resize.geometry.crop_px;
-        self.resize
-            .means(&mut source, &sampler, 0..height, workspace, |y, means| {
+        self.resize.means(
+            &mut source,
+            &sampler,
+            0..height,
+            &mut workspace.resize,
+            |y, means| {
                 for (channel, means) in means.into_iter().enumerate() {
                     let row = &mut out[(channel * height + y) * width..][..width];
                     for (value, &mean) in row.iter_mut().zip(means) {
                         *value = normalize(mean, channel);
                     }
                 }
-            });
+            },
+        );
         Ok(())
     }
 
-    /// Writes the rows `out_rows` of the result, blue, green and red interleaved.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the seam for results that are laid out elsewhere")
-    )]
+    /// Writes the rows `out_rows` of the result, plane by plane, the three channels that `sampler` picks; channel `i`
+    /// is normalised as channel `order[i]`, blue first.
     pub(in crate::image) fn rows(
         &self,
-        source: &mut SourceRows<'_>,
+        source: &mut impl ByteRows,
+        sampler: &Sampler<4>,
+        order: [usize; CHANNELS],
         out_rows: Range<usize>,
-        workspace: &mut Workspace,
-        sink: &mut impl RowSink<f32>,
+        scratch: &mut ResizeScratch,
+        sink: &mut impl PlanarSink,
     ) {
-        let sampler = Sampler::bgr(source.format());
-        self.resize
-            .means(source, &sampler, out_rows, workspace, |y, [blue, green, red]| {
-                sink.row(y, |row| {
-                    let planes = blue.iter().zip(green).zip(red);
-                    for (pixel, ((&b, &g), &r)) in row.as_chunks_mut::<CHANNELS>().0.iter_mut().zip(planes) {
-                        *pixel = [normalize(b, 0), normalize(g, 1), normalize(r, 2)];
+        self.resize.means(source, sampler, out_rows, scratch, |y, means| {
+            sink.planes(y, |planes| {
+                for ((plane, means), channel) in planes.into_iter().zip(means).zip(order) {
+                    for (value, &mean) in plane.iter_mut().zip(means) {
+                        *value = normalize(mean, channel);
                     }
-                });
+                }
             });
+        });
     }
 }
 

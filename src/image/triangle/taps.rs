@@ -1,6 +1,6 @@
 //! The windows of source pixels and their weights, per axis.
 
-use super::Contraction;
+use super::super::Contraction;
 
 /// Positions that are computed together; rows in memory are whole blocks long.
 pub(in crate::image) const BLOCK: usize = 16;

@@ -1,5 +1,6 @@
 //! Shapes of road users. Every vehicle has a front that is not its rear.
 
+use super::material::Material;
 use super::random::Random;
 use super::solid::Part;
 
@@ -13,7 +14,7 @@ fn axles(parts: &mut Vec<Part>, width: f64, diameter: f64, places: &[f64]) {
     for &x in places {
         for side in [-1.0, 1.0] {
             let wheel = Part::cuboid([x, side * (width / 2.0 - 0.13)], [diameter, 0.22], 0.0, diameter);
-            parts.push(wheel.reflecting(0.08));
+            parts.push(wheel.reflecting(0.08).of(Material::Wheel));
         }
     }
 }
@@ -38,7 +39,11 @@ pub(super) fn car(random: &mut Random) -> (Size, Vec<Part>) {
             (front - bonnet - 0.65, height),
             (back, height),
         ];
-        parts.push(Part::profile(&body, width / 2.0, 0.05).reflecting(paint));
+        parts.push(
+            Part::profile(&body, width / 2.0, 0.05)
+                .reflecting(paint)
+                .of(Material::Paint),
+        );
         axles(&mut parts, width, 0.66, &[front - 0.85, back + 0.95]);
         return ([length, width, height], parts);
     }
@@ -64,7 +69,11 @@ pub(super) fn car(random: &mut Random) -> (Size, Vec<Part>) {
         (front - bonnet, belt),
         (back + 0.04, belt),
     ];
-    parts.push(Part::profile(&body, width / 2.0, 0.04).reflecting(paint));
+    parts.push(
+        Part::profile(&body, width / 2.0, 0.04)
+            .reflecting(paint)
+            .of(Material::Paint),
+    );
     // Where the roof ends and where the rear window meets the body.
     let (roof_back, deck) = match random.below(3) {
         // A boot behind the rear window.
@@ -85,7 +94,8 @@ pub(super) fn car(random: &mut Random) -> (Size, Vec<Part>) {
     parts.push(
         Part::profile(&windows, half, 0.32)
             .reflecting(0.15)
-            .porous(GLASS_POROSITY),
+            .porous(GLASS_POROSITY)
+            .of(Material::Glass),
     );
     let roof = [
         (roof_back - 0.08, height - 0.1),
@@ -94,7 +104,11 @@ pub(super) fn car(random: &mut Random) -> (Size, Vec<Part>) {
         (roof_back + 0.1, height),
     ];
     let roof_half = half - 0.32 * (height - 0.1 - belt);
-    parts.push(Part::profile(&roof, roof_half, 0.3).reflecting(paint));
+    parts.push(
+        Part::profile(&roof, roof_half, 0.3)
+            .reflecting(paint)
+            .of(Material::Paint),
+    );
     // The pillars and seats behind the glass.
     let seats = [
         (deck + 0.25, belt),
@@ -105,7 +119,8 @@ pub(super) fn car(random: &mut Random) -> (Size, Vec<Part>) {
     parts.push(
         Part::profile(&seats, half - 0.15, 0.32)
             .reflecting(0.25)
-            .porous(0.4),
+            .porous(0.4)
+            .of(Material::Chassis),
     );
     let wheel = if tall { 0.7 } else { 0.62 };
     axles(
@@ -137,23 +152,31 @@ pub(super) fn truck(random: &mut Random) -> (Size, Vec<Part>) {
         (front - 0.32, cab_top),
         (cab_back, cab_top),
     ];
-    parts.push(Part::profile(&cab, width / 2.0 - 0.06, 0.0).reflecting(paint));
+    parts.push(
+        Part::profile(&cab, width / 2.0 - 0.06, 0.0)
+            .reflecting(paint)
+            .of(Material::Paint),
+    );
     let deck = random.between(0.95, 1.15);
     let frame = [length - 0.3, 1.0];
-    parts.push(Part::cuboid([-0.15, 0.0], frame, 0.55, deck).reflecting(0.15));
+    parts.push(
+        Part::cuboid([-0.15, 0.0], frame, 0.55, deck)
+            .reflecting(0.15)
+            .of(Material::Chassis),
+    );
     let (load_middle, load_length) = ((load_front + back) / 2.0, load_front - back);
     let cargo_paint = random.between(0.2, 0.9);
     match random.below(4) {
         0 => {
             // A flat bed; what lies on it makes up the vehicle's height.
             let floor = Part::cuboid([load_middle, 0.0], [load_length, width], deck, deck + 0.18);
-            parts.push(floor.reflecting(0.3));
+            parts.push(floor.reflecting(0.3).of(Material::Chassis));
             let board = Part::cuboid([load_front - 0.05, 0.0], [0.1, width], deck, height - 0.2);
-            parts.push(board.reflecting(0.3));
+            parts.push(board.reflecting(0.3).of(Material::Chassis));
             let pile = load_length * random.between(0.4, 0.8);
             let middle = load_front - 0.3 - pile / 2.0;
             let load = Part::cuboid([middle, 0.0], [pile, width * 0.8], deck, height);
-            parts.push(load.reflecting(cargo_paint));
+            parts.push(load.reflecting(cargo_paint).of(Material::Cargo));
         }
         1 => {
             let radius = ((height - deck) / 2.0).min(width / 2.0);
@@ -163,16 +186,20 @@ pub(super) fn truck(random: &mut Random) -> (Size, Vec<Part>) {
                 (height - deck) / 2.0,
             ];
             let middle = [load_middle, 0.0, (height + deck) / 2.0];
-            parts.push(Part::ellipsoid(middle, tank).reflecting(cargo_paint));
+            parts.push(
+                Part::ellipsoid(middle, tank)
+                    .reflecting(cargo_paint)
+                    .of(Material::Cargo),
+            );
             let floor = Part::cuboid([load_middle, 0.0], [load_length, width], deck - 0.1, deck + 0.1);
-            parts.push(floor.reflecting(0.2));
+            parts.push(floor.reflecting(0.2).of(Material::Chassis));
         }
         _ => {
             let cargo = Part::cuboid([load_middle, 0.0], [load_length, width], deck, height);
-            parts.push(cargo.reflecting(cargo_paint));
+            parts.push(cargo.reflecting(cargo_paint).of(Material::Cargo));
             // An under-ride bar and doors make the rear.
             let bar = Part::cuboid([back + 0.1, 0.0], [0.12, width * 0.9], 0.45, 0.6);
-            parts.push(bar.reflecting(0.6));
+            parts.push(bar.reflecting(0.6).of(Material::Chassis));
         }
     }
     axles(&mut parts, width, 0.95, &[front - 1.25, back + 1.7]);
@@ -199,7 +226,11 @@ pub(super) fn bus(random: &mut Random) -> (Size, Vec<Part>) {
         (back, 1.15),
         (back, 0.75),
     ];
-    parts.push(Part::profile(&lower, width / 2.0, 0.0).reflecting(paint));
+    parts.push(
+        Part::profile(&lower, width / 2.0, 0.0)
+            .reflecting(paint)
+            .of(Material::Paint),
+    );
     let lean = random.between(0.3, 0.6);
     let windows = [
         (back + 0.03, 1.15),
@@ -208,7 +239,12 @@ pub(super) fn bus(random: &mut Random) -> (Size, Vec<Part>) {
         (back + 0.06, roof - 0.3),
     ];
     let half = width / 2.0 - 0.03;
-    parts.push(Part::profile(&windows, half, 0.0).reflecting(0.2).porous(0.3));
+    parts.push(
+        Part::profile(&windows, half, 0.0)
+            .reflecting(0.2)
+            .porous(0.3)
+            .of(Material::Glass),
+    );
     let inside = [
         (back + 0.5, 1.15),
         (front - 1.2, 1.15),
@@ -218,7 +254,8 @@ pub(super) fn bus(random: &mut Random) -> (Size, Vec<Part>) {
     parts.push(
         Part::profile(&inside, half - 0.3, 0.0)
             .reflecting(0.3)
-            .porous(0.4),
+            .porous(0.4)
+            .of(Material::Chassis),
     );
     let top = [
         (back + 0.05, roof - 0.3),
@@ -227,12 +264,16 @@ pub(super) fn bus(random: &mut Random) -> (Size, Vec<Part>) {
         (front - lean - 0.3, roof),
         (back + 0.2, roof),
     ];
-    parts.push(Part::profile(&top, width / 2.0, 0.25).reflecting(paint));
+    parts.push(
+        Part::profile(&top, width / 2.0, 0.25)
+            .reflecting(paint)
+            .of(Material::Paint),
+    );
     let unit = Part::cuboid([front - 3.2, 0.0], [random.between(1.8, 2.6), 1.7], roof, height);
-    parts.push(unit.reflecting(0.5));
+    parts.push(unit.reflecting(0.5).of(Material::Cargo));
     // The engine's hatch: a closed rear, where the front is glass.
     let engine = Part::cuboid([back + 0.3, 0.0], [0.6, width], 0.75, 2.0);
-    parts.push(engine.reflecting(paint));
+    parts.push(engine.reflecting(paint).of(Material::Paint));
     axles(&mut parts, width, 0.95, &[front - 2.6, back + 3.0]);
     ([length, width, height], parts)
 }
@@ -270,7 +311,7 @@ pub(super) fn walker(build: &Build, phase: f64, swing: f64, parts: &mut Vec<Part
     for (side, step) in [(1.0, stride), (-1.0, -stride)] {
         let leg = [(step - 0.09, 0.0), (step + 0.1, 0.0), (0.09, hips), (-0.09, hips)];
         let leg = Part::profile(&leg, 0.08, 0.0).moved_left(side * 0.1);
-        parts.push(leg.reflecting(build.clothes * 0.7));
+        parts.push(leg.reflecting(build.clothes * 0.7).of(Material::Trousers));
         // The arm swings against the leg.
         let arm = [
             (-step * 0.7 - 0.05, hips * 0.95),
@@ -279,7 +320,7 @@ pub(super) fn walker(build: &Build, phase: f64, swing: f64, parts: &mut Vec<Part
             (-0.05, height * 0.8),
         ];
         let arm = Part::profile(&arm, 0.05, 0.0).moved_left(side * (width / 2.0 - 0.05));
-        parts.push(arm.reflecting(build.clothes));
+        parts.push(arm.reflecting(build.clothes).of(Material::Jacket));
     }
     let torso = [
         (-0.12, hips * 0.95),
@@ -288,10 +329,18 @@ pub(super) fn walker(build: &Build, phase: f64, swing: f64, parts: &mut Vec<Part
         (0.06, height * 0.84),
         (-0.13, height * 0.84),
     ];
-    parts.push(Part::profile(&torso, width / 2.0 - 0.09, 0.08).reflecting(build.clothes));
+    parts.push(
+        Part::profile(&torso, width / 2.0 - 0.09, 0.08)
+            .reflecting(build.clothes)
+            .of(Material::Jacket),
+    );
     let head = height * 0.075;
     let middle = [0.03, 0.0, height - head * 1.4];
-    parts.push(Part::ellipsoid(middle, [head * 1.1, head * 0.9, head * 1.4]).reflecting(0.35));
+    parts.push(
+        Part::ellipsoid(middle, [head * 1.1, head * 0.9, head * 1.4])
+            .reflecting(0.35)
+            .of(Material::Head),
+    );
 }
 
 pub(super) fn cyclist(random: &mut Random) -> Build {
@@ -313,7 +362,7 @@ pub(super) fn rider(build: &Build, phase: f64, parts: &mut Vec<Part>) {
     let wheel = 0.68;
     for x in [front - wheel / 2.0, back + wheel / 2.0] {
         let wheel = Part::cuboid([x, 0.0], [wheel, 0.06], 0.0, wheel);
-        parts.push(wheel.reflecting(0.3).porous(0.55));
+        parts.push(wheel.reflecting(0.3).porous(0.55).of(Material::Spokes));
     }
     let frame = [
         (back + 0.35, 0.35),
@@ -321,9 +370,14 @@ pub(super) fn rider(build: &Build, phase: f64, parts: &mut Vec<Part>) {
         (front - 0.48, 0.9),
         (back + 0.55, 0.9),
     ];
-    parts.push(Part::profile(&frame, 0.04, 0.0).reflecting(0.5).porous(0.5));
+    parts.push(
+        Part::profile(&frame, 0.04, 0.0)
+            .reflecting(0.5)
+            .porous(0.5)
+            .of(Material::Tubes),
+    );
     let bar = Part::cuboid([front - 0.5, 0.0], [0.08, width], 0.95, 1.04);
-    parts.push(bar.reflecting(0.3));
+    parts.push(bar.reflecting(0.3).of(Material::Tubes));
     let saddle = back + 0.58;
     for (side, turn) in [(1.0, phase.sin()), (-1.0, -phase.sin())] {
         let foot = 0.25 + 0.14 * turn;
@@ -334,7 +388,7 @@ pub(super) fn rider(build: &Build, phase: f64, parts: &mut Vec<Part>) {
             (saddle - 0.06, 0.98),
         ];
         let leg = Part::profile(&leg, 0.07, 0.0).moved_left(side * 0.11);
-        parts.push(leg.reflecting(build.clothes * 0.7));
+        parts.push(leg.reflecting(build.clothes * 0.7).of(Material::Trousers));
         let arm = [
             (front - 0.56, 0.98),
             (front - 0.46, 1.0),
@@ -342,7 +396,7 @@ pub(super) fn rider(build: &Build, phase: f64, parts: &mut Vec<Part>) {
             (saddle + 0.33, height * 0.8),
         ];
         let arm = Part::profile(&arm, 0.05, 0.0).moved_left(side * (width / 2.0 - 0.1));
-        parts.push(arm.reflecting(build.clothes));
+        parts.push(arm.reflecting(build.clothes).of(Material::Jacket));
     }
     let torso = [
         (saddle - 0.14, 0.92),
@@ -351,7 +405,15 @@ pub(super) fn rider(build: &Build, phase: f64, parts: &mut Vec<Part>) {
         (saddle + 0.34, height * 0.86),
         (saddle + 0.1, height * 0.8),
     ];
-    parts.push(Part::profile(&torso, 0.2, 0.0).reflecting(build.clothes));
+    parts.push(
+        Part::profile(&torso, 0.2, 0.0)
+            .reflecting(build.clothes)
+            .of(Material::Jacket),
+    );
     let middle = [saddle + 0.5, 0.0, height - 0.15];
-    parts.push(Part::ellipsoid(middle, [0.13, 0.1, 0.15]).reflecting(0.35));
+    parts.push(
+        Part::ellipsoid(middle, [0.13, 0.1, 0.15])
+            .reflecting(0.35)
+            .of(Material::Head),
+    );
 }

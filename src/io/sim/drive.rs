@@ -1,5 +1,8 @@
 //! A drive through a simulated world, frame by frame.
 
+use std::sync::Arc;
+
+use super::camera::{Camera, CameraConfig, CameraImage, Light};
 use super::lidar::{Lidar, LidarConfig, Sweep};
 use super::pose::{Pose, wrap};
 use super::random::{Random, mix};
@@ -10,15 +13,30 @@ use crate::outputs::{DetectedObject, ObjectLabel, OrientationAvailability, Twist
 /// Steps of traffic before a world is looked at, of this many seconds each.
 const WARM_UP_STEP_S: f64 = 0.1;
 
-/// What is driven through, and the sensor.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// What is driven through, and the sensors.
+#[derive(Debug, Clone, PartialEq)]
 pub struct DriveConfig {
     /// The world.
     pub world: WorldConfig,
-    /// The sensor.
+    /// The LiDAR.
     pub lidar: LidarConfig,
+    /// The cameras.
+    pub cameras: Vec<CameraConfig>,
+    /// Images of each camera a second: as many as the LiDAR has turns, or a whole part of it. Images are taken at the
+    /// stamps of sweeps, the first of them included.
+    pub camera_hz: u32,
     /// Stamp of the first frame, in nanoseconds since 1970.
     pub start_ns: u64,
+}
+
+impl DriveConfig {
+    /// Sweeps from one image to the next.
+    #[must_use]
+    pub fn sweeps_per_image(&self) -> u64 {
+        (self.lidar.rate_hz / f64::from(self.camera_hz.max(1)))
+            .round()
+            .max(1.0) as u64
+    }
 }
 
 impl Default for DriveConfig {
@@ -26,6 +44,8 @@ impl Default for DriveConfig {
         Self {
             world: WorldConfig::default(),
             lidar: LidarConfig::default(),
+            cameras: Vec::new(),
+            camera_hz: 10,
             start_ns: 1_700_000_000_000_000_000,
         }
     }
@@ -47,7 +67,7 @@ pub struct TrueObject {
     pub points: u32,
 }
 
-/// One turn of the sensor with everything that is true about it.
+/// One turn of the LiDAR with everything that is true about it, and the images that were taken at its start.
 #[derive(Debug, Clone)]
 pub struct DriveFrame {
     /// Start of the turn, in nanoseconds since 1970.
@@ -66,8 +86,12 @@ pub struct DriveFrame {
     pub ego_speed_mps: f64,
     /// The ego car's turn rate in rad/s, counter-clockwise.
     pub ego_turn_radps: f64,
-    /// Road users that the sensor saw, with at least one point each.
+    /// Road users that the LiDAR saw, with at least one point each.
     pub truth: Vec<TrueObject>,
+    /// All cameras of the ego car.
+    pub cameras: Arc<[CameraConfig]>,
+    /// Images exposed at the stamp: one of each camera, or none.
+    pub images: Vec<CameraImage>,
 }
 
 /// A drive without end: one seed, one drive, on every machine of a kind and with any number of threads.
@@ -84,6 +108,9 @@ pub struct Drive {
     config: DriveConfig,
     world: World,
     lidar: Lidar,
+    cameras: Vec<Camera>,
+    camera_configs: Arc<[CameraConfig]>,
+    light: Light,
     sweep: Sweep,
     seed: u64,
     frames: u64,
@@ -97,9 +124,12 @@ impl Drive {
         let seconds = Random::new(seed, 20).between(4.0, 8.0);
         world.run((seconds / WARM_UP_STEP_S) as usize, WARM_UP_STEP_S);
         Self {
-            config: *config,
+            config: config.clone(),
             world,
             lidar: Lidar::new(&config.lidar),
+            cameras: config.cameras.iter().map(Camera::new).collect(),
+            camera_configs: config.cameras.clone().into(),
+            light: Light::new(seed),
             sweep: Sweep::default(),
             seed,
             frames: 0,
@@ -112,6 +142,7 @@ impl Drive {
         self.world.step(period_s);
         let noise = mix(self.seed ^ mix(self.frames + 1));
         self.lidar.sweep(&self.world, noise, &mut self.sweep);
+        let images = self.images(noise);
         let counts = count(&self.world, &[&self.sweep]);
         let after_ns = |frames: u64| (frames as f64 * period_s * 1e9).round() as u64;
         let start_ns = self.config.start_ns;
@@ -135,7 +166,23 @@ impl Drive {
             ego_speed_mps,
             ego_turn_radps,
             truth: truth(&self.world, &self.lidar, &self.config.lidar, &counts),
+            cameras: Arc::clone(&self.camera_configs),
+            images,
         }
+    }
+
+    /// Images at the start of the world's last step, where it is their turn.
+    fn images(&mut self, noise: u64) -> Vec<CameraImage> {
+        if !self.frames.is_multiple_of(self.config.sweeps_per_image()) {
+            return Vec::new();
+        }
+        let cameras = self.cameras.iter_mut().enumerate();
+        cameras
+            .map(|(index, camera)| {
+                let noise = mix(noise ^ mix(0xca3e ^ ((index as u64 + 1) << 20)));
+                camera.take(&self.world, &self.light, noise, index)
+            })
+            .collect()
     }
 }
 

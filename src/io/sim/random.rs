@@ -44,3 +44,14 @@ impl Random {
         (self.unit() * count as f64) as usize
     }
 }
+
+/// The largest whole number that is not above `x`. The standard library's is a call on machines without SSE 4.1.
+pub(super) fn floor(x: f32) -> i32 {
+    let cut = x as i32;
+    cut - i32::from(cut as f32 > x)
+}
+
+/// `x` less the largest whole number that is not above it.
+pub(super) fn fraction(x: f32) -> f32 {
+    x - floor(x) as f32
+}

@@ -4,13 +4,57 @@ use std::f64::consts::{FRAC_PI_2, PI};
 
 use super::path::{Course, Path};
 use super::pose::Pose;
-use super::random::Random;
+use super::random::{Random, floor, fraction};
 
 /// How far a crossing road goes on either side of the main road's middle; beyond what a LiDAR sees from there.
 pub(super) const CROSS_REACH_M: f64 = 115.0;
 /// Height of pavements and of everything beyond them.
 pub(super) const KERB_M: f64 = 0.12;
 pub(super) const CYCLE_LANE_M: f64 = 1.4;
+
+/// What the ground is covered with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cover {
+    Asphalt,
+    Line,
+    CycleLane,
+    Parking,
+    Pavement,
+    Grass,
+}
+
+impl Cover {
+    /// Whether a kerb raises it above the road.
+    pub(super) const fn raised(self) -> bool {
+        matches!(self, Self::Pavement | Self::Grass)
+    }
+}
+
+/// Half the width of a marking that a camera sees.
+const HALF_LINE_M: f64 = 0.08;
+
+/// Where people cross a road: a stretch between a kerb and the far edge of its pavement, drawn out over the road.
+struct Walk {
+    inside: bool,
+    /// How far its edges are.
+    alone_m: f64,
+}
+
+impl Walk {
+    fn over(at: f64, kerb_m: f64, edge_m: f64) -> Self {
+        let (near, far) = (kerb_m + 0.4, edge_m - 0.2);
+        Self {
+            inside: at > near && at < far,
+            alone_m: (at - near).abs().min((at - far).abs()),
+        }
+    }
+}
+
+/// Whether a place lies on the first half of a period of 1, and how far the halves' nearest end is.
+fn stripe(at: f64) -> (bool, f64) {
+    let part = f64::from(fraction(at as f32));
+    (part < 0.5, part.min((part - 0.5).abs()).min(1.0 - part))
+}
 
 /// How vehicles stand at the side of the main road.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -219,6 +263,98 @@ impl Roads {
             }
         }
         clearance
+    }
+
+    /// What covers the ground at a place, as a camera sees it, and a distance within which that is all there is.
+    pub(super) fn cover(&self, x: f64, y: f64) -> (Cover, f64) {
+        let outside = self.course.outside_m(x, y);
+        let side = &self.sides[usize::from(outside < 0.0)];
+        let aside = outside.abs();
+        let mut alone_m = (aside - side.kerb_m).abs().min((aside - side.edge_m()).abs());
+        let on_main = aside <= side.kerb_m;
+        let beside_main = !on_main && aside <= side.edge_m();
+        let mut pavement = beside_main;
+        for road in &self.crossings {
+            let (out, across) = Self::beside(road, x, y);
+            let across = across.abs();
+            if out.abs() > CROSS_REACH_M {
+                alone_m = alone_m.min(out.abs() - CROSS_REACH_M);
+                continue;
+            }
+            let edge = road.kerb_m + road.pavement_m;
+            if across > edge {
+                alone_m = alone_m.min(across - edge);
+                continue;
+            }
+            alone_m = alone_m.min(edge - across).min((across - road.kerb_m).abs());
+            // Nobody crosses on the outermost hand's breadths of a pavement.
+            let walk = if on_main {
+                Walk::over(across, road.kerb_m, edge)
+            } else if across <= road.kerb_m {
+                Walk::over(aside, side.kerb_m, side.edge_m())
+            } else {
+                pavement = true;
+                continue;
+            };
+            alone_m = alone_m.min(walk.alone_m);
+            if walk.inside {
+                let (line, edge_m) = stripe(if on_main { outside } else { across });
+                let cover = if line { Cover::Line } else { Cover::Asphalt };
+                return (cover, alone_m.min(edge_m));
+            }
+            if on_main {
+                return (Cover::Asphalt, alone_m);
+            }
+            let lane = road.kerb_m - CYCLE_LANE_M;
+            alone_m = alone_m
+                .min((across - lane).abs())
+                .min((across - HALF_LINE_M).abs());
+            let cover = if across < HALF_LINE_M && !beside_main {
+                Cover::Line
+            } else if across > lane {
+                Cover::CycleLane
+            } else {
+                Cover::Asphalt
+            };
+            return (cover, alone_m);
+        }
+        if on_main {
+            let (cover, lane_m) = self.lanes_cover(aside, x + y);
+            (cover, alone_m.min(lane_m))
+        } else if pavement {
+            (Cover::Pavement, alone_m)
+        } else {
+            (Cover::Grass, alone_m)
+        }
+    }
+
+    /// The same for the main road at a distance from its middle, and at a place along it.
+    fn lanes_cover(&self, aside: f64, along: f64) -> (Cover, f64) {
+        let line = f64::from(floor((aside / self.lane_m + 0.5) as f32));
+        let lanes = self.lanes as f64;
+        let edge = lanes * self.lane_m;
+        let lane = edge + CYCLE_LANE_M;
+        let from_line = (aside - line * self.lane_m).abs();
+        let alone_m = (aside - edge).abs().min((aside - lane).abs());
+        if line <= lanes && from_line < HALF_LINE_M {
+            let alone_m = alone_m.min(HALF_LINE_M - from_line);
+            if line == 0.0 || line == lanes {
+                return (Cover::Line, alone_m);
+            }
+            let (dash, end) = stripe(along / 6.0);
+            // `along` grows by up to 1.5 for each metre on the ground.
+            let cover = if dash { Cover::Line } else { Cover::Asphalt };
+            return (cover, alone_m.min(end * 4.0));
+        }
+        // Beyond the last line others have none.
+        let alone_m = alone_m.min((from_line - HALF_LINE_M).abs());
+        if aside <= edge {
+            (Cover::Asphalt, alone_m)
+        } else if aside <= lane {
+            (Cover::CycleLane, alone_m)
+        } else {
+            (Cover::Parking, alone_m)
+        }
     }
 
     /// Reflectivity of the ground: asphalt, its markings, paving, grass.

@@ -1,5 +1,6 @@
 //! What stands beside the roads and never moves: buildings, walls, trees, bushes, poles, bollards, bins, signs.
 
+use super::material::Material;
 use super::path::Path;
 use super::pose::Pose;
 use super::random::Random;
@@ -149,12 +150,16 @@ impl Yard<'_> {
                 continue;
             }
             let colour = random.between(0.25, 0.7);
-            let mut parts = vec![Part::cuboid([0.0, 0.0], [length, depth], 0.0, height).reflecting(colour)];
+            let mut parts = vec![
+                Part::cuboid([0.0, 0.0], [length, depth], 0.0, height)
+                    .reflecting(colour)
+                    .of(Material::House),
+            ];
             // Doorways and bays that stand out a little.
             for _ in 0..random.below(3) {
                 let x = random.between(-0.4, 0.4) * length;
                 let bay = Part::cuboid([x, turn * depth / 2.0], [random.between(1.0, 2.5), 0.5], 0.0, 2.8);
-                parts.push(bay.reflecting(0.35));
+                parts.push(bay.reflecting(0.35).of(Material::Porch));
             }
             self.place(parts, pose.x_m, pose.y_m, pose.yaw_rad);
         }
@@ -172,7 +177,11 @@ impl Yard<'_> {
             at += length + if random.chance(0.15) { 3.0 } else { 0.0 };
             if self.free_box(pose, [length, 0.2]) {
                 let wall = Part::cuboid([0.0, 0.0], [length, if fence { 0.06 } else { 0.25 }], 0.0, height);
-                let wall = wall.reflecting(0.4).porous(if fence { 0.65 } else { 0.0 });
+                let stuff = if fence { Material::Fence } else { Material::Masonry };
+                let wall = wall
+                    .reflecting(0.4)
+                    .porous(if fence { 0.65 } else { 0.0 })
+                    .of(stuff);
                 self.place(vec![wall], pose.x_m, pose.y_m, pose.yaw_rad);
             }
         }
@@ -225,10 +234,13 @@ impl Yard<'_> {
         let middle = low + tall * 0.85;
         let lean = [random.between(-0.3, 0.3), random.between(-0.3, 0.3)];
         let parts = vec![
-            Part::cylinder([0.0, 0.0], trunk, 0.0, middle).reflecting(0.3),
+            Part::cylinder([0.0, 0.0], trunk, 0.0, middle)
+                .reflecting(0.3)
+                .of(Material::Bark),
             Part::ellipsoid([lean[0], lean[1], middle], [crown, crown * 0.9, tall])
                 .reflecting(0.45)
-                .porous(0.5),
+                .porous(0.5)
+                .of(Material::Leaves),
         ];
         self.place(parts, x, y, random.between(0.0, 3.1));
     }
@@ -238,7 +250,8 @@ impl Yard<'_> {
         let parts = vec![
             Part::ellipsoid([0.0, 0.0, height * 0.48], [width, width * 0.8, height * 0.52])
                 .reflecting(0.45)
-                .porous(0.25),
+                .porous(0.25)
+                .of(Material::Leaves),
         ];
         self.place(parts, x, y, random.between(0.0, 3.1));
     }
@@ -269,7 +282,12 @@ impl Yard<'_> {
             let size = [random.between(0.5, 0.8), random.between(0.5, 0.75)];
             Part::cuboid([0.0, 0.0], size, 0.0, height)
         };
-        self.place(vec![part.reflecting(0.35)], pose.x_m, pose.y_m, pose.yaw_rad);
+        self.place(
+            vec![part.reflecting(0.35).of(Material::Casing)],
+            pose.x_m,
+            pose.y_m,
+            pose.yaw_rad,
+        );
     }
 
     fn sign(&mut self, pose: Pose, random: &mut Random) {
@@ -277,7 +295,9 @@ impl Yard<'_> {
         let plate = random.between(0.3, 0.7);
         let parts = vec![
             Part::cylinder([0.0, 0.0], 0.04, 0.0, height).reflecting(0.4),
-            Part::cuboid([0.05, 0.0], [0.04, plate], height - plate, height).reflecting(0.95),
+            Part::cuboid([0.05, 0.0], [0.04, plate], height - plate, height)
+                .reflecting(0.95)
+                .of(Material::Sign),
         ];
         self.place(parts, pose.x_m, pose.y_m, pose.yaw_rad);
     }
@@ -285,7 +305,12 @@ impl Yard<'_> {
     fn cabinet(&mut self, pose: Pose, random: &mut Random) {
         let size = [random.between(0.6, 1.6), random.between(0.3, 0.5)];
         let part = Part::cuboid([0.0, 0.0], size, 0.0, random.between(0.9, 1.6));
-        self.place(vec![part.reflecting(0.5)], pose.x_m, pose.y_m, pose.yaw_rad);
+        self.place(
+            vec![part.reflecting(0.5).of(Material::Casing)],
+            pose.x_m,
+            pose.y_m,
+            pose.yaw_rad,
+        );
     }
 
     /// A pole with signals at each corner of a crossing.
@@ -304,7 +329,9 @@ impl Yard<'_> {
             let height = random.between(2.9, 3.6);
             let parts = vec![
                 Part::cylinder([0.0, 0.0], 0.08, 0.0, height).reflecting(0.4),
-                Part::cuboid([0.0, 0.0], [0.3, 0.3], height - 0.9, height).reflecting(0.2),
+                Part::cuboid([0.0, 0.0], [0.3, 0.3], height - 0.9, height)
+                    .reflecting(0.2)
+                    .of(Material::Signal),
             ];
             self.place(parts, x, y, middle.yaw_rad);
         }

@@ -3,25 +3,26 @@
 //! A spinning LiDAR fires a column of beams at a time. All beams of a column lie in one upright plane, so what depends
 //! on the direction alone is computed once a column and the beams of it are a problem in two dimensions.
 
+use super::material::Material;
 use super::pose::Pose;
 use super::random::mix;
 
 /// Most faces of a convex part.
-const MAX_FACES: usize = 10;
+pub(super) const MAX_FACES: usize = 10;
 /// Nothing nearer than this is seen.
 const MIN_RANGE_M: f32 = 0.8;
 
 /// The half-space nx·x + ny·y + nz·z ≤ k.
 #[derive(Debug, Clone, Copy, Default)]
-struct Face {
-    nx: f32,
-    ny: f32,
-    nz: f32,
-    k: f32,
+pub(super) struct Face {
+    pub(super) nx: f32,
+    pub(super) ny: f32,
+    pub(super) nz: f32,
+    pub(super) k: f32,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Form {
+pub(super) enum Form {
     Convex {
         faces: [Face; MAX_FACES],
         count: usize,
@@ -36,16 +37,18 @@ enum Form {
 /// A part of a body, in the body's frame (x forward, y left, z up from the ground).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Part {
-    form: Form,
-    middle: [f32; 2],
+    pub(super) form: Form,
+    pub(super) middle: [f32; 2],
     /// Of a circle around `middle` that holds the part.
-    radius: f32,
-    low: f32,
-    high: f32,
+    pub(super) radius: f32,
+    pub(super) low: f32,
+    pub(super) high: f32,
     /// 0 to 1.
     reflectivity: f32,
     /// Share of the beams that go through, as through leaves, spokes and glass.
-    porosity: f32,
+    pub(super) porosity: f32,
+    /// What a camera sees of it.
+    pub(super) material: Material,
 }
 
 impl Part {
@@ -94,6 +97,7 @@ impl Part {
             high: high as f32,
             reflectivity: 0.4,
             porosity: 0.0,
+            material: Material::Post,
         }
     }
 
@@ -113,6 +117,7 @@ impl Part {
             high: high as f32,
             reflectivity: 0.4,
             porosity: 0.0,
+            material: Material::Post,
         }
     }
 
@@ -127,6 +132,7 @@ impl Part {
             high: (z + rz) as f32,
             reflectivity: 0.4,
             porosity: 0.0,
+            material: Material::Post,
         }
     }
 
@@ -144,6 +150,11 @@ impl Part {
 
     pub(super) const fn reflecting(mut self, reflectivity: f64) -> Self {
         self.reflectivity = reflectivity as f32;
+        self
+    }
+
+    pub(super) const fn of(mut self, material: Material) -> Self {
+        self.material = material;
         self
     }
 

@@ -335,6 +335,7 @@ impl HostModel for CenterPoint {
             variant: variant.unwrap_or(buckets.len().saturating_sub(1)),
             placement: Placement::Sensor,
             within_capacity: Some(stats.over_pillars == 0),
+            planned: None,
         })
     }
 

@@ -2,13 +2,15 @@
 
 use std::path::PathBuf;
 
+use super::super::camera::{CameraSettings, Preprocess};
 use super::super::nearest::nearest;
 use super::super::problem::Problem;
 use super::super::raw::RawCameraModel;
-use super::super::settings::{CameraSettings, Labels, Preprocess};
+use super::super::settings::Labels;
 use super::super::source::Span;
 use super::super::tree::{self, Entry};
 use super::{Validator, value_span};
+use crate::image::PresetOptions;
 use crate::perception::YoloxParams;
 
 impl Validator<'_> {
@@ -58,7 +60,11 @@ impl Validator<'_> {
         fitting: Preprocess,
         params: Option<&YoloxParams>,
     ) -> CameraSettings {
-        if raw.preprocess != fitting {
+        let fits = match fitting {
+            Preprocess::FastestDetOpencv => raw.preprocess == fitting,
+            _ => raw.preprocess != Preprocess::FastestDetOpencv,
+        };
+        if !fits {
             let family = entry
                 .value
                 .get("type")
@@ -84,13 +90,42 @@ impl Validator<'_> {
         };
         let score_threshold = threshold("score_threshold", raw.score_threshold, known.score_threshold);
         let nms_threshold = threshold("nms_threshold", raw.nms_threshold, known.nms_threshold);
-        CameraSettings {
+        let settings = CameraSettings {
             weight_format: raw.weight_format,
             preprocess: raw.preprocess,
+            upload: raw.upload,
+            upload_layout: raw.upload_layout,
+            channel_order: raw.channel_order,
             labels: self.labels(entry, raw, params),
             score_threshold,
             nms_threshold,
             max_detections: raw.max_detections,
+        };
+        self.preset(entry, &settings);
+        settings
+    }
+
+    /// That the preset can do what is asked of it.
+    fn preset(&mut self, entry: &Entry, settings: &CameraSettings) {
+        // The size of the input is the network's, which is read later; any size does for the other options.
+        const ANY_PX: [usize; 2] = [64, 64];
+        let checked = settings.preset().and_then(|(preset, options)| {
+            PresetOptions {
+                target_px: preset.takes_target().then_some(ANY_PX),
+                ..options
+            }
+            .check(preset)
+        });
+        if let Err(error) = checked {
+            let key = if settings.upload.is_some() {
+                "upload"
+            } else {
+                "preprocess"
+            };
+            self.problems.push(
+                Problem::error(error.to_string(), value_span(entry, key), "not with this preset")
+                    .related(value_span(entry, "preprocess"), "this one"),
+            );
         }
     }
 

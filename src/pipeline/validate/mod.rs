@@ -6,14 +6,13 @@ mod nodes;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use super::camera::Preprocess;
 use super::connect;
 use super::load::Overrides;
 use super::problem::Problem;
 use super::raw::{RawCenterPoint, RawDevice, RawModel, RawNode, RawPipeline, RawThreads};
 use super::ros2::{RawRos2, Ros2Settings};
-use super::settings::{
-    CenterPointSettings, DeviceSettings, Family, ModelSettings, Node, NodeKind, Pipeline, Preprocess,
-};
+use super::settings::{CenterPointSettings, DeviceSettings, Family, ModelSettings, Node, NodeKind, Pipeline};
 use super::source::{Span, source};
 use super::tree::{self, Entry};
 use crate::device::{Backends, DeviceLayer, Threads};

@@ -12,7 +12,8 @@ use crate::pipeline::raw::{
 use crate::pipeline::ros2::Ros2PublisherSettings;
 use crate::pipeline::settings::{
     Clock, DetectorSettings, JsonLinesSettings, KEY_SPECIAL, NodeKind, PublisherSettings, Rate,
-    RecorderSettings, SourceSettings, Topics, Transport, ZenohPublisherSettings,
+    RecorderSettings, SWEEPS_A_SECOND, SimulateSettings, SourceSettings, Topics, Transport,
+    ZenohPublisherSettings,
 };
 use crate::pipeline::source::Span;
 use crate::pipeline::tree::{self, Entry};
@@ -47,6 +48,9 @@ impl Validator<'_> {
         };
         if subscribe.is_some() {
             self.check_live(entry, &raw);
+        }
+        if let Some(drive) = &simulate {
+            self.check_drive(entry, drive);
         }
         let in_file = match raw.rate {
             RawRate::Times(times) => Rate::Times(times),
@@ -106,6 +110,26 @@ impl Validator<'_> {
                 None
             }
         }
+    }
+
+    /// Images are taken at the stamps of sweeps.
+    fn check_drive(&mut self, entry: &Entry, drive: &SimulateSettings) {
+        if SWEEPS_A_SECOND.is_multiple_of(drive.camera_hz) {
+            return;
+        }
+        let hz = entry
+            .value
+            .get("simulate")
+            .and_then(|drive| drive.get("camera_hz"));
+        let span = hz.map_or_else(|| value_span(entry, "simulate"), |hz| &hz.span);
+        self.problems.push(Problem::error(
+            format!(
+                "the cameras of the source `{}` cannot take {} images a second",
+                entry.key, drive.camera_hz
+            ),
+            span,
+            "expected 1, 2, 5 or 10",
+        ));
     }
 
     /// What a source of live messages needs, and what it cannot have.
