@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io::{self, BufRead};
 
 use serde::Deserialize;
+use serde::de::{Error as _, IgnoredAny};
 
 use super::matching::{FrameObjects, SeenObject};
 use crate::outputs::{DetectedObject, ObjectLabel, OrientationAvailability, PoseVariance, Twist2D};
@@ -68,7 +69,9 @@ pub enum LineProblem {
 #[derive(Deserialize)]
 struct Line {
     stamp_ns: i64,
-    objects: Vec<LineObject>,
+    objects: Option<Vec<LineObject>>,
+    /// Boxes in an image: not what is read here.
+    detections: Option<IgnoredAny>,
 }
 
 /// A `DetectedObject` with what only an evaluation needs, and without what the truth need not say.
@@ -90,7 +93,8 @@ struct LineObject {
 /// Reads frames, one a line: `{"stamp_ns":..,"objects":[..]}`, an object being a
 /// [`DetectedObject`](crate::outputs::DetectedObject) as it is written, with two fields more: `points`, the number of
 /// LiDAR points on it, and `velocity_mps`, its speed `[x, y]` in the frame of the cloud (taken from the twist where it is
-/// left out). Truth needs no `score`, and `orientation` is `available` where it is left out. Empty lines are passed over.
+/// left out). Truth needs no `score`, and `orientation` is `available` where it is left out. Empty lines and those of images
+/// (`detections`) are passed over.
 ///
 /// # Errors
 /// [`LineError`] for the first line that cannot be used.
@@ -107,14 +111,21 @@ pub fn read_frames(input: impl BufRead, side: Side) -> Result<Vec<FrameObjects>,
             continue;
         }
         let line: Line = serde_json::from_str(&text).map_err(|e| at_line(LineProblem::Form(e)))?;
+        let objects = match (line.objects, line.detections) {
+            (Some(objects), _) => objects,
+            (None, Some(_)) => continue,
+            (None, None) => {
+                let missing = serde_json::Error::missing_field("objects");
+                return Err(at_line(LineProblem::Form(missing)));
+            }
+        };
         if let Some(first) = lines_of_stamps.insert(line.stamp_ns, number) {
             return Err(at_line(LineProblem::Twice {
                 stamp_ns: line.stamp_ns,
                 first,
             }));
         }
-        let objects = line
-            .objects
+        let objects = objects
             .into_iter()
             .enumerate()
             .map(|(object, seen)| checked(object, seen, side))

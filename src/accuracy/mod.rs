@@ -2,19 +2,24 @@
 //!
 //! [`evaluate`] matches by the distance of centres, as nuScenes does, and gives average precision in nuScenes' form and
 //! in the plain one, recall by range, and the errors of heading and speed, for each class. Plain data in, plain data
-//! out; [`read_frames`] reads both sides from JSON lines.
+//! out; [`read_frames`] reads both sides from JSON lines. [`evaluate_boxes`] does the same for boxes in images, matched by
+//! overlap.
 
 mod average_precision;
+mod boxes;
 mod errors;
 mod evaluate;
+mod image_lines;
 mod lines;
 mod matching;
 
 pub use average_precision::{PrecisionRecall, interpolate};
+pub use boxes::{BoxAccuracy, ImageBoxes, LabelledBox, evaluate_boxes};
 pub use errors::{HeadingErrors, VelocityErrors};
 pub use evaluate::{
     ClassAccuracy, DistanceAccuracy, Evaluation, EvaluationParams, EvaluationParamsError, RangeRecall,
     evaluate,
 };
+pub use image_lines::{ReportedImage, read_images};
 pub use lines::{LineError, LineProblem, Side, read_frames};
 pub use matching::{FrameObjects, SeenObject};

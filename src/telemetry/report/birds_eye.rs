@@ -85,16 +85,12 @@ fn palette() -> Vec<u8> {
     palette
 }
 
-/// All sweeps as figures.
-pub(super) fn figures(frames: &[SweepFrame]) -> String {
-    frames.iter().map(figure).collect()
-}
-
 /// What the lines of the figures mean.
 pub(super) const LEGEND: &str = "<p class=\"note\">Seen from above, forward is up; rings every 10 m. White dashes: what is there. \
      Coloured boxes: what was found, with class and score; the line from the middle points to the front.</p>\n";
 
-fn figure(frame: &SweepFrame) -> String {
+/// A sweep as a figure.
+pub(super) fn figure(frame: &SweepFrame) -> String {
     let extent = f64::from(frame.extent_m);
     let side = 2.0 * extent;
     let stream = escape(&frame.stream);
@@ -234,7 +230,7 @@ mod tests {
             position_m: [f64::NAN; 3],
             ..object
         };
-        let html = figures(&[SweepFrame {
+        let html = figure(&SweepFrame {
             stream: "/lidar <1>".into(),
             seq: 3,
             stamp_ns: 0,
@@ -242,7 +238,7 @@ mod tests {
             extent_m: 10.0,
             objects: vec![object, broken],
             truth: Vec::new(),
-        }]);
+        });
         // The middle is at (10, 10); five metres to the left is 5, and the front is two metres further left.
         assert!(html.contains("M5.00 10.00L3.00 10.00"), "{html}");
         assert!(!html.contains("NaN") && html.contains("car 0.50") && html.contains("&lt;1&gt;"));

@@ -15,12 +15,8 @@ pub(super) const COLOURS: [&str; 8] = [
     "#ffb000", "#35c2ff", "#7ee081", "#ff7eb6", "#c3a6ff", "#ffe45c", "#5ce0d2", "#ff8f5c",
 ];
 
-/// All frames as figures.
-pub(super) fn figures(frames: &[ReportFrame]) -> String {
-    frames.iter().map(figure).collect()
-}
-
-fn figure(frame: &ReportFrame) -> String {
+/// A frame as a figure.
+pub(super) fn figure(frame: &ReportFrame) -> String {
     let width = f64::from(frame.width_px.max(1));
     let height = f64::from(frame.height_px.max(1));
     let stream = escape(&frame.stream);
@@ -39,6 +35,15 @@ fn figure(frame: &ReportFrame) -> String {
         _ = write!(
             html,
             "<rect class=\"no-picture\" width=\"{width}\" height=\"{height}\"/>"
+        );
+    }
+    for [x0, y0, x1, y1] in &frame.truth {
+        _ = write!(
+            html,
+            r##"<rect class="truth-box" x="{x0:.1}" y="{y0:.1}" width="{:.1}" height="{:.1}" stroke-width="{:.2}"/>"##,
+            (x1 - x0).max(0.0),
+            (y1 - y0).max(0.0),
+            width * 0.0025
         );
     }
     // Best score last, so that it lies on top.
@@ -142,8 +147,9 @@ mod tests {
             height_px: 0,
             jpeg: b"\x89PNG".to_vec(),
             detections: Detections2D::new(boxes.to_vec(), [].into(), "m".into(), "f".into(), [0, 0]),
+            truth: Vec::new(),
         };
-        let html = figures(&[frame]);
+        let html = figure(&frame);
         assert!(!html.contains("NaN") && !html.contains("<image") && !html.contains("<b><"));
         assert!(html.contains("2 objects: 2 9"));
     }

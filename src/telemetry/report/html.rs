@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::markup::{count, duration, escape, ms};
+use super::moments::Moments;
 use super::{QualityTable, ReportPictures, birds_eye, charts, gallery, timeline_svg};
 use crate::telemetry::{LatencyStats, Percentile, RunSummary, Timeline};
 
@@ -21,11 +22,17 @@ pub(super) fn page(summary: &RunSummary, pictures: &ReportPictures, timeline: &T
         timeline_svg::STYLE
     );
     header(&mut html, summary);
-    if let Some(table) = &pictures.quality {
-        section(&mut html, "Detection quality", &quality(table));
+    if !pictures.quality.is_empty() {
+        let tables: String = pictures.quality.iter().map(quality).collect();
+        section(&mut html, "Detection quality", &tables);
     }
-    if !pictures.sweeps.is_empty() {
-        let figures = birds_eye::figures(&pictures.sweeps);
+    let moments = Moments::of(&pictures.sweeps, &pictures.frames);
+    if !moments.shared.is_empty() {
+        let body = format!("{}{}", birds_eye::LEGEND, moments.figures());
+        section(&mut html, "Moments", &body);
+    }
+    if !moments.sweeps.is_empty() {
+        let figures: String = moments.sweeps.iter().copied().map(birds_eye::figure).collect();
         let body = format!("{}<div class=\"gallery\">{figures}</div>", birds_eye::LEGEND);
         section(&mut html, "Sweeps", &body);
     }
@@ -33,8 +40,8 @@ pub(super) fn page(summary: &RunSummary, pictures: &ReportPictures, timeline: &T
     section(&mut html, "Timeline", &timeline_body(timeline));
     section(&mut html, "Streams", &streams(summary));
     section(&mut html, "Dropped frames", &drops(summary));
-    if !pictures.frames.is_empty() {
-        let figures = gallery::figures(&pictures.frames);
+    if !moments.frames.is_empty() {
+        let figures: String = moments.frames.iter().copied().map(gallery::figure).collect();
         section(
             &mut html,
             "Frames",
@@ -50,7 +57,10 @@ pub(super) fn page(summary: &RunSummary, pictures: &ReportPictures, timeline: &T
 }
 
 fn quality(table: &QualityTable) -> String {
-    let mut html = String::from("<div class=\"scroll\"><table><thead><tr>");
+    let mut html = format!(
+        "<h3>{}</h3><div class=\"scroll\"><table><thead><tr>",
+        escape(&table.title)
+    );
     for (column, name) in table.head.iter().enumerate() {
         let class = if column == 0 { "" } else { " class=\"n\"" };
         _ = write!(html, "<th{class}>{}</th>", escape(name));

@@ -8,6 +8,7 @@ mod charts;
 mod gallery;
 mod html;
 mod markup;
+mod moments;
 mod time_axis;
 mod timeline_svg;
 
@@ -44,6 +45,8 @@ pub struct ReportFrame {
     pub jpeg: Vec<u8>,
     /// The objects found in it.
     pub detections: Detections2D,
+    /// What is really there, where it is known: left, top, right and bottom in pixels of the source image.
+    pub truth: Vec<[f32; 4]>,
 }
 
 /// What a report tells besides the run in numbers.
@@ -54,12 +57,14 @@ pub struct ReportPictures {
     /// Sweeps from above.
     pub sweeps: Vec<SweepFrame>,
     /// How good the results are, where the truth is known.
-    pub quality: Option<QualityTable>,
+    pub quality: Vec<QualityTable>,
 }
 
 /// A table of results against the truth.
 #[derive(Debug, Clone, Default)]
 pub struct QualityTable {
+    /// What was measured.
+    pub title: String,
     /// Names of the columns.
     pub head: Vec<String>,
     /// A name and the other columns' values a row.

@@ -1,5 +1,7 @@
 //! `sensorium demo`: a drive, its detections, and how good they are.
 
+mod cameras;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,10 +23,23 @@ use crate::telemetry::report::{QualityTable, ReportPictures};
 use crate::telemetry::{RunSummary, Stage};
 
 /// The demo's files, so that the program needs nothing beside it.
-const PIPELINE: &str = include_str!("../../pipelines/demo.yaml");
-const WEIGHTS: &[u8] = include_bytes!("../../pipelines/weights/centerpoint_sim.safetensors");
+const PIPELINE: &str = include_str!("../../../pipelines/demo.yaml");
+const WEIGHTS: [(&str, &[u8]); 3] = [
+    (
+        "weights/centerpoint_sim.safetensors",
+        include_bytes!("../../../pipelines/weights/centerpoint_sim.safetensors"),
+    ),
+    (
+        "weights/yolox_sim.onnx",
+        include_bytes!("../../../pipelines/weights/yolox_sim.onnx"),
+    ),
+    (
+        "weights/yolox_sim.labels",
+        include_bytes!("../../../pipelines/weights/yolox_sim.labels"),
+    ),
+];
 
-/// How far ahead and to the sides the network of the demo looks, in metres.
+/// How far ahead and to the sides the LiDAR's network of the demo looks, in metres.
 const REACH_M: f64 = 51.2;
 
 /// Distance of centres at which a detection counts as right, in metres.
@@ -32,9 +47,9 @@ const MATCH_M: f64 = 1.0;
 
 /// Drives through a simulated town, finds what is on the road, and tells how well and how fast.
 ///
-/// The drive is made while it plays, at the pace of a real LiDAR (10 sweeps a second), and runs through the embedded
-/// device. What comes of it is left in a folder: a report with pictures, a recording of everything for Foxglove, and
-/// detections and truth as JSON lines.
+/// The drive is made while it plays, at the pace of real sensors: a LiDAR with 10 sweeps a second and three cameras with 5
+/// images a second each. CenterPoint and YOLOX run on the embedded device, one process for both. What comes of it is left
+/// in a folder: a report with pictures, a recording of everything for Foxglove, and detections and truth as JSON lines.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sensorium demo
@@ -66,6 +81,7 @@ struct Files {
     pipeline: PathBuf,
     detections: PathBuf,
     truth: PathBuf,
+    image_truth: PathBuf,
     recording: PathBuf,
 }
 
@@ -82,11 +98,14 @@ impl Files {
                 .wrap_err_with(|| format!("{} cannot be written", path.display()))?;
             Ok::<_, miette::Report>(path)
         };
-        write("weights/centerpoint_sim.safetensors", WEIGHTS)?;
+        for (name, bytes) in WEIGHTS {
+            write(name, bytes)?;
+        }
         Ok(Self {
             pipeline: write("demo.yaml", PIPELINE.as_bytes())?,
             detections: out.join("detections.jsonl"),
             truth: out.join("truth.jsonl"),
+            image_truth: out.join("image_truth.jsonl"),
             recording: out.join("drive.mcap"),
         })
     }
@@ -130,28 +149,17 @@ pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
     tokio.shutdown_timeout(Duration::from_millis(500));
     let mut output = outcome.map_err(explain)?;
 
-    let truth: Vec<FrameObjects> = output.truth.iter().map(frame_of).collect();
     write_truth(&files.truth, &output.truth)?;
-    let found = fs::File::open(&files.detections).into_diagnostic()?;
-    let found = read_frames(std::io::BufReader::new(found), Side::Detections).map_err(|error| {
-        miette::miette!(
-            "{}, line {}: {}",
-            files.detections.display(),
-            error.line,
-            error.problem
-        )
-    })?;
-    let params = EvaluationParams {
-        distances_m: vec![MATCH_M],
-        match_distance_m: MATCH_M,
-        ..EvaluationParams::default()
-    };
-    let evaluation = evaluate(&found, &truth, &params).into_diagnostic()?;
-    let quality = quality(&evaluation);
+    cameras::write_truth(&files.image_truth, &output.image_truth)?;
+    let tables = [
+        sweeps_quality(&files.detections, &output.truth)?,
+        cameras::quality(&files.detections, &output.image_truth)?,
+    ];
     add_truth(&mut output.gallery, &output.truth);
-    output.gallery.quality = Some(quality.clone());
+    cameras::add_truth(&mut output.gallery, &output.image_truth);
 
-    report::print(&text(&quality, &output.summary))?;
+    report::print(&text(&tables, &output.summary))?;
+    output.gallery.quality = tables.to_vec();
     let RunOutput {
         summary,
         gallery,
@@ -177,6 +185,21 @@ pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
         report::show(&explain(fault));
     }
     Ok(code)
+}
+
+/// What was found in the sweeps, against what is there.
+fn sweeps_quality(detections: &Path, truth: &[TruthFrame]) -> miette::Result<QualityTable> {
+    let truth: Vec<FrameObjects> = truth.iter().map(frame_of).collect();
+    let found = fs::File::open(detections).into_diagnostic()?;
+    let found = read_frames(std::io::BufReader::new(found), Side::Detections).map_err(|error| {
+        miette::miette!("{}, line {}: {}", detections.display(), error.line, error.problem)
+    })?;
+    let params = EvaluationParams {
+        distances_m: vec![MATCH_M],
+        match_distance_m: MATCH_M,
+        ..EvaluationParams::default()
+    };
+    Ok(quality(&evaluate(&found, &truth, &params).into_diagnostic()?))
 }
 
 /// The truth of a frame. What lies beyond the network's reach is as good as unseen: neither missed nor a false alarm.
@@ -244,6 +267,7 @@ fn quality(evaluation: &Evaluation) -> QualityTable {
         .iter()
         .filter(|class| class.objects + class.detections > 0);
     QualityTable {
+        title: "LiDAR, CenterPoint".to_owned(),
         head: head.map(str::to_owned).to_vec(),
         rows: classes.map(quality_row).collect(),
         note: format!(
@@ -284,21 +308,25 @@ fn quality_row(class: &ClassAccuracy) -> Vec<String> {
     ]
 }
 
-fn text(quality: &QualityTable, summary: &RunSummary) -> String {
-    let mut table = report::table();
-    table.set_header(&quality.head);
-    for row in &quality.rows {
-        table.add_row(row);
+fn text(tables: &[QualityTable], summary: &RunSummary) -> String {
+    let mut parts = Vec::new();
+    for quality in tables {
+        let mut table = report::table();
+        table.set_header(&quality.head);
+        for row in &quality.rows {
+            table.add_row(row);
+        }
+        for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(comfy_table::CellAlignment::Right);
+        }
+        parts.extend([
+            quality.title.clone(),
+            table.to_string(),
+            quality.note.clone(),
+            String::new(),
+        ]);
     }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(comfy_table::CellAlignment::Right);
-    }
-    let mut parts = vec![
-        table.to_string(),
-        quality.note.clone(),
-        String::new(),
-        summary.table(),
-    ];
+    parts.push(summary.table());
     if let Some(busy) = utilisation(summary) {
         parts.push(format!("device busy {:.0} % of the time", busy * 100.0));
     }
@@ -339,7 +367,7 @@ struct Live {
 impl Live {
     fn new() -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
-        let style = ProgressStyle::with_template("{bar:40} {pos}/{len} sweeps  {elapsed}  {msg}");
+        let style = ProgressStyle::with_template("{bar:40} {pos}/{len} frames  {elapsed}  {msg}");
         Self {
             bar: style.map_or_else(|_| bar.clone(), |style| bar.clone().with_style(style)),
         }
