@@ -92,7 +92,6 @@ impl<'a> TensorRows<'a> {
 #[derive(Debug, Clone, Default)]
 pub(super) struct RowScratch {
     bytes: Vec<u8>,
-    floats_in: Vec<f32>,
     floats: Vec<f32>,
 }
 
@@ -233,20 +232,5 @@ fn interleave<T>(planes: [&[f32]; CHANNELS], out: &mut [T], value: impl Fn(f32) 
     let pixels = out.as_chunks_mut::<CHANNELS>().0.iter_mut();
     for (pixel, ((&a, &b), &c)) in pixels.zip(a.iter().zip(b).zip(c)) {
         *pixel = [value(a), value(b), value(c)];
-    }
-}
-
-impl RowSink<f32> for TensorWriter<'_, '_> {
-    fn row(&mut self, y: usize, fill: impl FnOnce(&mut [f32])) {
-        let mut floats = std::mem::take(&mut self.scratch.floats_in);
-        floats.resize(self.content_width * CHANNELS, 0.0);
-        fill(&mut floats);
-        self.planes(y, |[a, b, c]| {
-            let pixels = floats.as_chunks::<CHANNELS>().0;
-            for (((pixel, a), b), c) in pixels.iter().zip(a).zip(b).zip(c) {
-                [*a, *b, *c] = *pixel;
-            }
-        });
-        self.scratch.floats_in = floats;
     }
 }

@@ -41,8 +41,13 @@ def meteor(frame: np.ndarray) -> np.ndarray:
 
 PRESETS = {"sceneseg": sceneseg, "bevformer": bevformer, "meteor": meteor}
 
-folder = pathlib.Path(sys.argv[1])
-for line in (folder / "cases.txt").read_text().splitlines():
-    name, preset, width, height = line.split()
-    frame = np.fromfile(folder / f"{name}.src", np.uint8).reshape(int(height), int(width), 3)
-    np.ascontiguousarray(PRESETS[preset](frame)).tofile(folder / f"{name}.dst")
+def main() -> None:
+    folder = pathlib.Path(sys.argv[1])
+    for line in (folder / "cases.txt").read_text().splitlines():
+        name, preset, width, height = line.split()
+        frame = np.fromfile(folder / f"{name}.src", np.uint8).reshape(int(height), int(width), 3)
+        np.ascontiguousarray(PRESETS[preset](frame)).tofile(folder / f"{name}.dst")
+
+
+if __name__ == "__main__":
+    main()
