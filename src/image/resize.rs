@@ -40,10 +40,10 @@ pub(super) struct ResizeScratch {
     pub(super) bytes: Vec<u8>,
     /// Rows of samples and sums.
     pub(super) floats: Vec<f32>,
+    /// A row of bytes, one channel after another.
+    pub(super) planes: Vec<u8>,
     /// Sums of one row of results.
-    pub(super) sums: Vec<f32>,
-    /// Numbers of the source rows in `floats`.
-    pub(super) held: Vec<usize>,
+    sums: Vec<f32>,
     columns: Vec<f32>,
     row_sums: Vec<u32>,
     block_sums: Vec<u32>,

@@ -67,6 +67,14 @@ impl Frame {
         ImageRef::new(&self.bytes, width, height, self.step(), self.format).unwrap()
     }
 
+    /// The pixels without padding.
+    pub(crate) fn dense(&self) -> Vec<u8> {
+        let rows = self.bytes.chunks_exact(self.step());
+        rows.flat_map(|row| &row[..row.len() - PADDING_BYTES])
+            .copied()
+            .collect()
+    }
+
     fn step(&self) -> usize {
         self.size_px[0] * self.format.channels() + PADDING_BYTES
     }

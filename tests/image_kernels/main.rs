@@ -5,4 +5,7 @@
 mod autoware_letterbox;
 mod frames;
 mod nearest_crop;
+mod numpy;
+#[path = "../support/mod.rs"]
+mod support;
 mod triangle;

@@ -18,4 +18,5 @@ pub use bevfusion::BevfusionCameraPlan;
 pub use geometry::TriangleGeometry;
 pub use streampetr::{StreampetrBatch, StreampetrPlan};
 
-pub(super) use resize::{BLOCK, accumulate, spread_row};
+pub(super) use resize::{SUMS, Share, accumulate};
+pub(super) use taps::{BLOCK, ColumnTaps};
