@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 
 use proptest::prelude::*;
 use sensorium::image::{
-    Image, ImageError, ImageRef, Kernels, LetterboxPlan, PixelFormat, ResizePlan, Workspace, decode_image,
-    encode_jpeg, encode_png,
+    Image, ImageError, ImageRef, Kernels, LetterboxPlan, PixelFormat, Preset, PresetOptions, PresetPlan,
+    ResizePlan, Workspace, decode_image, encode_jpeg, encode_png,
 };
 
 const BAYER: [PixelFormat; 4] = [
@@ -95,7 +95,7 @@ fn assert_equal_to_opencv(cases: &[Case]) {
     for (case, expected) in cases.iter().zip(expected) {
         let [w, h] = case.size;
         let image = ImageRef::new(&case.data, w, h, case.step, case.format).unwrap();
-        for kernels in [Kernels::scalar(), Kernels::detect()] {
+        for kernels in Kernels::available() {
             let ours = interleave(&image, kernels);
             assert_eq!(ours.len(), expected.len());
             let wrong = ours.iter().zip(&expected).position(|(a, b)| a != b);
@@ -266,7 +266,7 @@ fn resizing_any_format_equals_converting_first() {
             let image = ImageRef::new(&data, size[0], size[1], step, format).unwrap();
             let whole = image.to_image();
             assert_eq!(whole.format(), format.interleaved());
-            for kernels in [Kernels::scalar(), Kernels::detect()] {
+            for kernels in Kernels::available() {
                 let plan = ResizePlan::new(size, target).unwrap().with_kernels(kernels);
                 let mut resized = |image| {
                     let mut out = vec![0xA5; target[0] * target[1] * format.channels()];
@@ -284,6 +284,39 @@ fn resizing_any_format_equals_converting_first() {
             }
         }
     }
+}
+
+/// Every preset reads rows through the conversion, also on several threads and after a first resize.
+#[test]
+fn every_preset_takes_any_format_as_its_converted_frame() {
+    let mut planned = 0;
+    for (size, threads) in [([1600, 900], 1), ([1920, 1080], 3)] {
+        let smaller = PresetOptions {
+            target_px: Some(size.map(|side| side * 4 / 5)),
+            ..PresetOptions::DEPLOYED
+        };
+        let plan = |preset| {
+            PresetPlan::new(preset, size, &PresetOptions::DEPLOYED)
+                .or_else(|_| PresetPlan::new(preset, size, &smaller))
+        };
+        let plans: Vec<PresetPlan> = Preset::ALL.into_iter().flat_map(plan).collect();
+        planned += plans.len();
+        for format in [PixelFormat::Nv12, PixelFormat::BayerGrbg8, PixelFormat::Mono16Be] {
+            let (data, step) = message(format, size, 5, 3);
+            let image = ImageRef::new(&data, size[0], size[1], step, format).unwrap();
+            let whole = image.to_image();
+            let mut workspaces = vec![Workspace::default(); threads];
+            for plan in &plans {
+                let mut prepared = |image| {
+                    let mut out = vec![0xA5_u8; plan.form().bytes()];
+                    plan.apply(image, &mut out, &mut workspaces).unwrap();
+                    out
+                };
+                assert!(prepared(&image) == prepared(&whole.view()), "{format} {plan:?}");
+            }
+        }
+    }
+    assert_eq!(planned, 2 * Preset::ALL.len());
 }
 
 #[test]
