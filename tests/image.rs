@@ -294,18 +294,29 @@ fn encodings_are_read_by_name_or_refused_by_name() {
         ("mono8", PixelFormat::Mono8),
         ("8UC1", PixelFormat::Mono8),
         ("8UC3", PixelFormat::Bgr8),
+        ("8UC4", PixelFormat::Bgra8),
+        ("mono16", PixelFormat::Mono16),
+        ("yuv422", PixelFormat::Yuv422),
+        ("uyvy", PixelFormat::Yuv422),
+        ("yuv422_yuy2", PixelFormat::Yuv422Yuy2),
+        ("yuyv", PixelFormat::Yuv422Yuy2),
+        ("nv12", PixelFormat::Nv12),
+        ("nv21", PixelFormat::Nv21),
+        ("bayer_rggb8", PixelFormat::BayerRggb8),
+        ("bayer_bggr8", PixelFormat::BayerBggr8),
+        ("bayer_gbrg8", PixelFormat::BayerGbrg8),
+        ("bayer_grbg8", PixelFormat::BayerGrbg8),
     ];
     for (name, format) in accepted {
         assert_eq!(PixelFormat::from_ros_encoding(name), Ok(format));
     }
     for name in [
-        "bayer_rggb8",
-        "yuv422",
-        "yuv422_yuy2",
-        "mono16",
+        "bayer_rggb16",
+        "nv24",
+        "rgb16",
         "16UC1",
         "32FC1",
-        "8UC4",
+        "8UC2",
         "RGB8",
         "",
     ] {
@@ -315,7 +326,7 @@ fn encodings_are_read_by_name_or_refused_by_name() {
             "{message}"
         );
         assert!(
-            message.contains("rgb8, bgr8, rgba8, bgra8, mono8, 8UC1, 8UC3"),
+            message.contains("rgb8, bgr8, rgba8, bgra8, mono8, mono16, 8UC1, 8UC3"),
             "{message}"
         );
     }

@@ -6,7 +6,8 @@ mod support;
 use std::path::{Path, PathBuf};
 
 use sensorium::image::{
-    DecodeError, EncodeError, Image, ImageError, PixelFormat, decode_image, encode_jpeg, encode_png,
+    DecodeError, DecodeOptions, EncodeError, Image, ImageError, PixelFormat, decode_image, decode_into,
+    encode_jpeg, encode_png,
 };
 
 fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
@@ -36,24 +37,28 @@ fn picture(width: usize, height: usize, format: PixelFormat) -> Image {
 }
 
 /// What OpenCV makes of a file.
-struct Decoded {
+struct OpenCv {
     pixels: Vec<u8>,
     size: (usize, usize),
     channels: usize,
 }
 
 /// OpenCV's pixels of each file.
-fn opencv_pixels(files: &[PathBuf]) -> Option<Vec<Decoded>> {
+fn opencv_pixels(files: &[PathBuf]) -> Option<Vec<OpenCv>> {
+    opencv_decodes(&[], files)
+}
+
+fn opencv_decodes(options: &[&str], files: &[PathBuf]) -> Option<Vec<OpenCv>> {
     let mut oracle = support::oracle("decode_image.py")?;
     let folder = tempfile::tempdir().unwrap();
-    support::run(oracle.arg(folder.path()).args(files));
+    support::run(oracle.arg(folder.path()).args(options).args(files));
     let read = |i: usize, ending: &str| std::fs::read(folder.path().join(format!("{i}.{ending}"))).unwrap();
     Some(
         (0..files.len())
             .map(|i| {
                 let facts = String::from_utf8(read(i, "txt")).unwrap();
                 let facts: Vec<usize> = facts.split(' ').map(|f| f.parse().unwrap()).collect();
-                Decoded {
+                OpenCv {
                     pixels: read(i, "rgb"),
                     size: (facts[0], facts[1]),
                     channels: facts[2],
@@ -63,35 +68,120 @@ fn opencv_pixels(files: &[PathBuf]) -> Option<Vec<Decoded>> {
     )
 }
 
-#[test]
-fn jpeg_photos_decode_close_to_opencv() {
-    let Some(root) = support::data("camera") else {
-        return;
-    };
+/// The photos of the test data.
+fn photos() -> Option<Vec<PathBuf>> {
+    let root = support::data("camera")?;
     let photos: Vec<PathBuf> = [".", "photos", "nuscenes_n015"]
         .iter()
         .flat_map(|folder| files(&root.join(folder), "jpg"))
         .collect();
     assert!(photos.len() >= 14);
-    let Some(expected) = opencv_pixels(&photos) else {
+    Some(photos)
+}
+
+fn assert_decodes_as_opencv(files: &[PathBuf]) {
+    let Some(expected) = opencv_pixels(files) else {
         return;
     };
-    for (photo, opencv) in photos.iter().zip(expected) {
-        let ours = decode_image(&std::fs::read(photo).unwrap()).unwrap();
-        assert_eq!((ours.width(), ours.height()), opencv.size, "{}", photo.display());
-        assert_eq!((ours.format(), opencv.channels), (PixelFormat::Rgb8, 3));
-        let (mut sum, mut largest) = (0_u64, 0_u8);
-        for (&a, &b) in ours.data().iter().zip(&opencv.pixels) {
-            sum += u64::from(a.abs_diff(b));
-            largest = largest.max(a.abs_diff(b));
+    for (file, opencv) in files.iter().zip(expected) {
+        let ours = decode_image(&std::fs::read(file).unwrap()).unwrap();
+        assert_eq!((ours.width(), ours.height()), opencv.size, "{}", file.display());
+        assert_eq!(ours.format().channels(), opencv.channels, "{}", file.display());
+        assert!(ours.data() == opencv.pixels, "{} differs", file.display());
+    }
+}
+
+#[test]
+fn jpeg_photos_decode_to_opencvs_pixels_bit_for_bit() {
+    if let Some(photos) = photos() {
+        assert_decodes_as_opencv(&photos);
+    }
+}
+
+#[test]
+fn jpegs_of_every_kind_decode_to_opencvs_pixels_bit_for_bit() {
+    let Some(mut oracle) = support::oracle("write_jpegs.py") else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    support::run(oracle.arg(folder.path()));
+    let jpegs = files(folder.path(), "jpg");
+    assert_eq!(jpegs.len(), 6 * 3 * 2 * 6);
+    assert_decodes_as_opencv(&jpegs);
+}
+
+/// Not the pixels of a decode in full and a resize, but still those of OpenCV's reduced decode.
+#[test]
+fn a_jpeg_decodes_at_the_smallest_fraction_that_is_enough() {
+    let Some(photos) = photos() else {
+        return;
+    };
+    let mut pixels = Vec::new();
+    for (fraction, divisor) in [("2", 2), ("4", 4), ("8", 8)] {
+        let Some(expected) = opencv_decodes(&["--reduced", fraction], &photos) else {
+            return;
+        };
+        for (photo, opencv) in photos.iter().zip(expected) {
+            let file = std::fs::read(photo).unwrap();
+            let full = decode_image(&file).unwrap();
+            let full_size_px = [full.width(), full.height()];
+            let enough = full_size_px.map(|side| side / divisor);
+            let options = DecodeOptions {
+                at_least_px: Some(enough),
+            };
+            let decoded = decode_into(&file, options, &mut pixels).unwrap();
+            assert_eq!(decoded.full_size_px, full_size_px);
+            let size = (decoded.image.width(), decoded.image.height());
+            assert_eq!(size, opencv.size, "{}", photo.display());
+            assert!(size.0 >= enough[0] && size.1 >= enough[1]);
+            assert!(
+                decoded.image.to_image().data() == opencv.pixels,
+                "{}",
+                photo.display()
+            );
         }
-        let mean = sum as f64 / opencv.pixels.len() as f64;
-        println!("{}: mean {mean:.4}, largest {largest}", photo.display());
-        assert!(
-            mean < 1.0 && largest <= 16,
-            "{}: {mean} {largest}",
-            photo.display()
-        );
+    }
+}
+
+#[test]
+fn a_scale_is_chosen_only_when_asked_for_and_never_for_a_png() {
+    let image = picture(160, 120, PixelFormat::Rgb8);
+    let (jpeg, png) = (
+        encode_jpeg(&image.view(), 90).unwrap(),
+        encode_png(&image.view()).unwrap(),
+    );
+    let mut pixels = Vec::new();
+    let mut size = |file: &[u8], at_least_px| {
+        let decoded = decode_into(file, DecodeOptions { at_least_px }, &mut pixels).unwrap();
+        assert_eq!(decoded.full_size_px, [160, 120]);
+        [decoded.image.width(), decoded.image.height()]
+    };
+    assert_eq!(size(&jpeg, None), [160, 120]);
+    assert_eq!(size(&jpeg, Some([20, 15])), [20, 15]);
+    assert_eq!(size(&jpeg, Some([20, 16])), [40, 30]);
+    assert_eq!(size(&jpeg, Some([80, 1])), [80, 60]);
+    assert_eq!(size(&jpeg, Some([81, 1])), [160, 120]);
+    assert_eq!(size(&jpeg, Some([1000, 1000])), [160, 120]);
+    assert_eq!(size(&png, Some([20, 15])), [160, 120]);
+}
+
+#[test]
+fn memory_of_decoded_pixels_is_used_again() {
+    let files = [
+        encode_jpeg(&picture(160, 120, PixelFormat::Rgb8).view(), 90).unwrap(),
+        encode_jpeg(&picture(160, 120, PixelFormat::Mono8).view(), 90).unwrap(),
+        encode_png(&picture(150, 90, PixelFormat::Rgb8).view()).unwrap(),
+        b"\xFF\xD8\xFF no picture".to_vec(),
+    ];
+    let mut pixels = Vec::new();
+    decode_into(&files[0], DecodeOptions::default(), &mut pixels).unwrap();
+    let memory = (pixels.as_ptr(), pixels.capacity());
+    for file in files.iter().chain(&files) {
+        if let Ok(decoded) = decode_into(file, DecodeOptions::default(), &mut pixels) {
+            let again = decoded.image.to_image();
+            assert!(again == decode_image(file).unwrap());
+        }
+        assert_eq!((pixels.as_ptr(), pixels.capacity()), memory);
     }
 }
 

@@ -177,7 +177,7 @@ fn images_that_lie_about_themselves_are_counted_by_what_is_wrong() {
             (m.width, m.height, m.step) = (u32::MAX, u32::MAX, u32::MAX)
         }),
         with(5, |m| m.data = &m.data[..100]),
-        with(6, |m| m.encoding = "bayer_rggb8"),
+        with(6, |m| m.encoding = "bayer_rggb16"),
         with(7, |m| m.encoding = "16UC1"),
         with(8, |m| m.encoding = ""),
         with(9, |_| {}),

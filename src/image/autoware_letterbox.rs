@@ -212,7 +212,7 @@ impl AutowareLetterboxPlan {
         workspace: &mut Workspace,
         sink: &mut impl RowSink<u8>,
     ) -> Result<(), ImageError> {
-        let mut source = SourceRows::new(*image);
+        let mut source = SourceRows::new(*image, self.kernels, &mut workspace.converted);
         source.check_size(self.source_px)?;
         let sampler = Sampler::bgr(source.format());
         let rows = 0..self.target_px[1];

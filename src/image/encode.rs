@@ -1,4 +1,5 @@
-//! Pixels to files, for reports and recordings.
+//! Pixels to files, for reports and recordings. Every pixel format is taken; what is not
+//! interleaved is converted first.
 
 use std::borrow::Cow;
 
@@ -30,12 +31,13 @@ pub fn encode_jpeg(image: &ImageRef<'_>, quality: u8) -> Result<Vec<u8>, EncodeE
     if !(1..=100).contains(&quality) {
         return Err(EncodeError::Quality { quality });
     }
-    let color = match image.format() {
+    let color = match image.format().interleaved() {
         PixelFormat::Rgb8 => jpeg_encoder::ColorType::Rgb,
-        PixelFormat::Bgr8 => jpeg_encoder::ColorType::Bgr,
         PixelFormat::Rgba8 => jpeg_encoder::ColorType::Rgba,
         PixelFormat::Bgra8 => jpeg_encoder::ColorType::Bgra,
         PixelFormat::Mono8 => jpeg_encoder::ColorType::Luma,
+        // `interleaved` leads to no other format.
+        _ => jpeg_encoder::ColorType::Bgr,
     };
     let mut out = Vec::new();
     // A side is at most 16384 px, so it fits 16 bits.
@@ -50,7 +52,10 @@ pub fn encode_jpeg(image: &ImageRef<'_>, quality: u8) -> Result<Vec<u8>, EncodeE
 /// [`EncodeError::Png`].
 pub fn encode_png(image: &ImageRef<'_>) -> Result<Vec<u8>, EncodeError> {
     let mut pixels = dense_rows(image);
-    if matches!(image.format(), PixelFormat::Bgr8 | PixelFormat::Bgra8) {
+    if matches!(
+        image.format().interleaved(),
+        PixelFormat::Bgr8 | PixelFormat::Bgra8
+    ) {
         for pixel in pixels.to_mut().chunks_exact_mut(image.format().channels()) {
             pixel.swap(0, 2);
         }
@@ -69,7 +74,7 @@ pub fn encode_png(image: &ImageRef<'_>) -> Result<Vec<u8>, EncodeError> {
     Ok(out)
 }
 
-/// The rows one after another; copied only where there is padding between them.
+/// The pixels interleaved, row after row; copied only where they are not.
 fn dense_rows<'a>(image: &ImageRef<'a>) -> Cow<'a, [u8]> {
     match image.dense_data() {
         Some(data) => Cow::Borrowed(data),

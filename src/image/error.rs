@@ -22,6 +22,18 @@ pub enum ImageError {
         /// Height in pixels.
         height: usize,
     },
+    /// A size that the pixel format cannot have.
+    #[error("a {format} image cannot have {width} x {height} px: {needs}")]
+    SizeOfFormat {
+        /// Pixel format.
+        format: PixelFormat,
+        /// Width in pixels.
+        width: usize,
+        /// Height in pixels.
+        height: usize,
+        /// What the format needs, and why.
+        needs: &'static str,
+    },
     /// A row stride that is shorter than a row of pixels.
     #[error("step of {step} bytes is shorter than a row of {width} {format} pixels ({row_bytes} bytes)")]
     StepTooShort {
@@ -35,16 +47,16 @@ pub enum ImageError {
         row_bytes: usize,
     },
     /// Fewer bytes than the size and the stride promise, or more than whole rows can explain.
-    #[error("image data has {found} bytes, but {height} rows of step {step} need {expected}")]
+    #[error("image data has {found} bytes, but {rows} rows of step {step} need {expected}")]
     WrongDataLength {
         /// Bytes given.
         found: usize,
-        /// `step * height`.
+        /// `step` times the rows of the data.
         expected: usize,
         /// Bytes from one row to the next.
         step: usize,
-        /// Height in pixels.
-        height: usize,
+        /// Rows of the data: the height, and half of it again where the chroma lies below.
+        rows: usize,
     },
     /// A raster with no channel, or with more than four.
     #[error("{channels} channels are not supported; 1 to 4 are")]

@@ -1,11 +1,12 @@
 //! Frames: bytes with a size, a row stride and a pixel format that are known to fit together.
 
-use super::{ImageError, PixelFormat};
+use super::convert::convert_row;
+use super::{ImageError, Kernels, PixelFormat};
 
 /// Longest side of an image that is accepted, in pixels.
 pub const MAX_SIDE_PX: usize = 16384;
 
-/// A borrowed frame. Whoever holds one may read `row(y)` for every `y < height()`.
+/// A borrowed frame. Whoever holds one may read `row(y)` for every row of its data.
 #[derive(Clone, Copy)]
 pub struct ImageRef<'a> {
     data: &'a [u8],
@@ -18,11 +19,14 @@ pub struct ImageRef<'a> {
 impl<'a> ImageRef<'a> {
     /// Checks that `data` holds `height` rows of `width` pixels, `step` bytes apart.
     ///
-    /// `data` is `step * height` bytes long by the ROS definition. Drivers that leave out the padding after
-    /// the last row are tolerated; shorter and longer data is refused, because then one of the numbers lies.
+    /// `data` is `step * height` bytes long by the ROS definition, and half as much again for
+    /// [`PixelFormat::Nv12`] and [`PixelFormat::Nv21`], whose `height` is that of the picture. Drivers that
+    /// leave out the padding after the last row are tolerated; shorter and longer data is refused, because
+    /// then one of the numbers lies.
     ///
     /// # Errors
-    /// [`ImageError::BadSize`], [`ImageError::StepTooShort`] or [`ImageError::WrongDataLength`].
+    /// [`ImageError::BadSize`], [`ImageError::SizeOfFormat`], [`ImageError::StepTooShort`] or
+    /// [`ImageError::WrongDataLength`].
     pub fn new(
         data: &'a [u8],
         width: usize,
@@ -31,7 +35,8 @@ impl<'a> ImageRef<'a> {
         format: PixelFormat,
     ) -> Result<Self, ImageError> {
         check_size(width, height)?;
-        let row_bytes = width * format.channels();
+        format.check_size(width, height)?;
+        let (row_bytes, rows) = (format.row_bytes(width), format.data_rows(height));
         if step < row_bytes {
             return Err(ImageError::StepTooShort {
                 step,
@@ -44,9 +49,9 @@ impl<'a> ImageRef<'a> {
             found: data.len(),
             expected,
             step,
-            height,
+            rows,
         };
-        let expected = step.checked_mul(height).ok_or_else(|| wrong_length(usize::MAX))?;
+        let expected = step.checked_mul(rows).ok_or_else(|| wrong_length(usize::MAX))?;
         if data.len() > expected || data.len() < expected - (step - row_bytes) {
             return Err(wrong_length(expected));
         }
@@ -83,33 +88,65 @@ impl<'a> ImageRef<'a> {
         self.format
     }
 
-    /// The pixels of one row, without its padding.
+    /// The same bytes, read as pixels of another format.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn read_as(self, format: PixelFormat) -> Result<Self, ImageError> {
+        Self::new(self.data, self.width, self.height, self.step, format)
+    }
+
+    /// One row of the data as it came, without its padding. Rows from the height on, where the format has
+    /// them, hold the chroma.
     ///
     /// # Panics
-    /// If `y` is not below the height.
+    /// If `y` is not below [`PixelFormat::data_rows`].
     #[must_use]
     pub fn row(&self, y: usize) -> &'a [u8] {
-        &self.data[y * self.step..][..self.width * self.format.channels()]
+        &self.data[y * self.step..][..self.format.row_bytes(self.width)]
     }
 
-    /// All pixels at once, where no padding lies between the rows.
+    /// All pixels at once, where they are interleaved and no padding lies between the rows.
     pub(super) fn dense_data(&self) -> Option<&'a [u8]> {
-        let row_bytes = self.width * self.format.channels();
-        (self.step == row_bytes).then(|| &self.data[..row_bytes * self.height])
+        let row_bytes = self.format.row_bytes(self.width);
+        (self.format.is_interleaved() && self.step == row_bytes)
+            .then(|| &self.data[..row_bytes * self.height])
     }
 
-    /// A copy that owns its bytes, without row padding.
+    /// Writes all pixels into `out` in the format [`PixelFormat::interleaved`], rows without padding.
+    ///
+    /// # Errors
+    /// [`ImageError::OutputLength`] if `out` is not `width * height * channels` bytes long.
+    pub fn interleave_into(&self, out: &mut [u8], kernels: Kernels) -> Result<(), ImageError> {
+        let (expected, found) = (self.interleaved_bytes(), out.len());
+        if found != expected {
+            return Err(ImageError::OutputLength { expected, found });
+        }
+        self.write_interleaved(out, kernels);
+        Ok(())
+    }
+
+    /// A copy that owns its bytes, interleaved and without row padding.
     #[must_use]
     pub fn to_image(&self) -> Image {
-        let mut data = Vec::with_capacity(self.width * self.height * self.format.channels());
-        for y in 0..self.height {
-            data.extend_from_slice(self.row(y));
-        }
+        let mut data = vec![0; self.interleaved_bytes()];
+        self.write_interleaved(&mut data, Kernels::detect());
         Image {
             data,
             width: self.width,
             height: self.height,
-            format: self.format,
+            format: self.format.interleaved(),
+        }
+    }
+
+    const fn interleaved_bytes(&self) -> usize {
+        self.width * self.format.channels() * self.height
+    }
+
+    fn write_interleaved(&self, out: &mut [u8], kernels: Kernels) {
+        let row_bytes = self.width * self.format.channels();
+        for (y, row) in out.chunks_exact_mut(row_bytes).enumerate() {
+            convert_row(self, y, kernels, row);
         }
     }
 }
@@ -134,18 +171,12 @@ pub struct Image {
 }
 
 impl Image {
-    /// A frame from `width * height * channels` bytes.
+    /// A frame from rows without padding: `width * height * channels` bytes of an interleaved format.
     ///
     /// # Errors
-    /// [`ImageError::BadSize`] or [`ImageError::WrongDataLength`].
+    /// [`ImageError::BadSize`], [`ImageError::SizeOfFormat`] or [`ImageError::WrongDataLength`].
     pub fn new(data: Vec<u8>, width: usize, height: usize, format: PixelFormat) -> Result<Self, ImageError> {
-        ImageRef::new(
-            &data,
-            width,
-            height,
-            width.saturating_mul(format.channels()),
-            format,
-        )?;
+        ImageRef::new(&data, width, height, format.row_bytes(width), format)?;
         Ok(Self {
             data,
             width,
@@ -161,7 +192,7 @@ impl Image {
             data: self.data.as_slice(),
             width: self.width,
             height: self.height,
-            step: self.width * self.format.channels(),
+            step: self.format.row_bytes(self.width),
             format: self.format,
         }
     }

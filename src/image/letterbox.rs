@@ -149,7 +149,10 @@ impl LetterboxPlan {
             });
         }
         let out_step = self.target_px[0] * CANVAS_CHANNELS;
-        let mut source = SourceRows::new(*image);
+        let Workspace {
+            converted, resize, ..
+        } = workspace;
+        let mut source = SourceRows::new(*image, self.resize.kernels(), converted);
         self.resize.check_source(source.size_px())?;
         let [width, height] = self.content_px();
         let (content, below) = out.split_at_mut(height * out_step);
@@ -160,13 +163,8 @@ impl LetterboxPlan {
             first: 0,
         };
         let sampler = Sampler::bgr(source.format());
-        self.resize.rows::<4, CANVAS_CHANNELS>(
-            &mut source,
-            &sampler,
-            0..height,
-            &mut workspace.resize,
-            &mut sink,
-        );
+        self.resize
+            .rows::<4, CANVAS_CHANNELS>(&mut source, &sampler, 0..height, resize, &mut sink);
         for row in content.chunks_exact_mut(out_step) {
             row[width * CANVAS_CHANNELS..].fill(PAD_VALUE);
         }
@@ -196,6 +194,12 @@ impl BackMap {
             cropped_px: cropped_px.map(|px| px as f32),
             size_px: source_px.map(|side| side as u32),
         }
+    }
+
+    /// The way on to an image of `full_px` (width, height) that was decoded at `decoded_px`.
+    #[must_use]
+    pub fn from_decoded(self, decoded_px: [usize; 2], full_px: [usize; 2]) -> Self {
+        self.through_stage(decoded_px, full_px)
     }
 
     /// The way on to the frame that was resized from `frame_px` to `stage_px` before anything else.

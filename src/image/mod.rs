@@ -1,6 +1,6 @@
 //! Camera pre-processing: plain functions on plain data.
 //!
-//! Pixels come in as an [`ImageRef`] (raw sensor bytes, any row padding) or are decoded from JPEG and PNG
+//! Pixels come in as an [`ImageRef`] (raw sensor bytes of any [`PixelFormat`], any row padding) or are decoded from JPEG and PNG
 //! with [`decode_image`]; a [`LetterboxPlan`] turns them into the tensor a detector was trained on. Resizing
 //! equals OpenCV 4.x `INTER_LINEAR` bit for bit on every path, so boxes can be compared with the public
 //! Python demos to the last digit. Nothing here knows a thread, a clock or a file; any room below may call it.
@@ -10,7 +10,10 @@ mod autoware_letterbox;
 mod byte_map;
 mod columns;
 mod contraction;
+mod convert;
 mod decode;
+mod decode_jpeg;
+mod decode_png;
 mod encode;
 mod error;
 mod format;
@@ -29,6 +32,7 @@ mod resize;
 mod rows;
 mod simd;
 mod simd_area;
+mod simd_convert;
 mod simd_halve;
 mod simd_letterbox;
 mod simd_linear_f32;
@@ -45,7 +49,7 @@ mod workspace;
 
 pub use autoware_letterbox::AutowareLetterboxPlan;
 pub use contraction::Contraction;
-pub use decode::{DecodeError, decode_image};
+pub use decode::{DecodeError, DecodeOptions, Decoded, decode_image, decode_into};
 pub use encode::{EncodeError, encode_jpeg, encode_png};
 pub use error::ImageError;
 pub use format::PixelFormat;

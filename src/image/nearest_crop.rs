@@ -11,7 +11,7 @@ use super::frame::check_size;
 use super::planes::{PlanarRows, check_length};
 use super::sink::RowSink;
 use super::source_rows::{ByteRows, SourceRows};
-use super::{ImageError, ImageRef, Workspace};
+use super::{ImageError, ImageRef, Kernels, Workspace};
 
 /// Channels of the result: blue, green, red.
 const CHANNELS: usize = 3;
@@ -102,7 +102,7 @@ impl NearestCropPlan {
         workspace: &mut Workspace,
     ) -> Result<(), ImageError> {
         check_length(out, self.output_len())?;
-        let mut source = SourceRows::new(*image);
+        let mut source = SourceRows::new(*image, Kernels::detect(), &mut workspace.converted);
         source.check_size(self.source_px)?;
         let size_px = [self.columns.len(), self.rows.len()];
         let mut sink = PlanarRows::new(out, size_px, &mut workspace.resize.bytes, |byte: u8| byte);

@@ -110,6 +110,11 @@ impl ResizePlan {
         self
     }
 
+    /// The kernels that the plan runs on.
+    pub(super) const fn kernels(&self) -> Kernels {
+        self.kernels
+    }
+
     /// Width and height of the source in pixels.
     #[must_use]
     pub const fn source_px(&self) -> [usize; 2] {
@@ -122,7 +127,8 @@ impl ResizePlan {
         self.target_px
     }
 
-    /// Resizes `image` into `out`, rows without padding, in the image's own pixel format.
+    /// Resizes `image` into `out`, rows without padding, in the image's own pixel format, or what that
+    /// becomes ([`PixelFormat::interleaved`](super::PixelFormat::interleaved)).
     ///
     /// # Errors
     /// [`ImageError::SizeMismatch`] or [`ImageError::OutputLength`].
@@ -132,9 +138,12 @@ impl ResizePlan {
         out: &mut [u8],
         workspace: &mut Workspace,
     ) -> Result<(), ImageError> {
-        let mut source = SourceRows::new(*image);
+        let Workspace {
+            converted, resize, ..
+        } = workspace;
+        let mut source = SourceRows::new(*image, self.kernels, converted);
         let channels = source.format().channels();
-        self.write(&mut source, channels, out, workspace)
+        self.write(&mut source, channels, out, resize)
     }
 
     /// Resizes `raster` into `out`, `[height, width, channels]` without padding.
@@ -148,7 +157,7 @@ impl ResizePlan {
         workspace: &mut Workspace,
     ) -> Result<(), ImageError> {
         let channels = raster.channels();
-        self.write(&mut raster, channels, out, workspace)
+        self.write(&mut raster, channels, out, &mut workspace.resize)
     }
 
     fn write(
@@ -156,7 +165,7 @@ impl ResizePlan {
         source: &mut impl ByteRows,
         channels: usize,
         out: &mut [u8],
-        workspace: &mut Workspace,
+        scratch: &mut ResizeScratch,
     ) -> Result<(), ImageError> {
         self.check_source(source.size_px())?;
         let row_bytes = self.target_px[0] * channels;
@@ -171,7 +180,6 @@ impl ResizePlan {
             first: 0,
         };
         let rows = 0..self.target_px[1];
-        let scratch = &mut workspace.resize;
         let four = |lane_byte| Sampler {
             pixel_bytes: channels,
             lane_byte,

@@ -32,9 +32,28 @@ impl fmt::Display for Sensor {
 #[derive(Debug, Clone, Copy)]
 pub enum SensorData<'a> {
     /// An image.
-    Image(ImageRef<'a>),
+    Image(Picture<'a>),
     /// A sweep.
     Sweep(Sweep<'a>),
+}
+
+/// One image of a camera.
+#[derive(Debug, Clone, Copy)]
+pub struct Picture<'a> {
+    /// The pixels.
+    pub pixels: ImageRef<'a>,
+    /// Width and height of the camera's image in pixels, larger than that of the pixels where it was decoded at a
+    /// fraction of its size.
+    pub full_size_px: [usize; 2],
+}
+
+impl<'a> From<ImageRef<'a>> for Picture<'a> {
+    fn from(pixels: ImageRef<'a>) -> Self {
+        Self {
+            pixels,
+            full_size_px: [pixels.width(), pixels.height()],
+        }
+    }
 }
 
 /// One sweep of a LiDAR.
@@ -115,6 +134,12 @@ pub trait HostModel: fmt::Debug + Send + Sync {
 
     /// What it takes.
     fn sensor(&self) -> Sensor;
+
+    /// Width and height in pixels that are enough for a compressed image, where a decoder may take a short cut to a
+    /// smaller image that is not the same to the bit; `None`: every image is decoded in full.
+    fn decode_at_least_px(&self) -> Option<[usize; 2]> {
+        None
+    }
 
     /// Writes the network's inputs for one frame.
     ///

@@ -19,6 +19,12 @@ pub struct CameraSettings {
     pub upload_layout: Option<UploadLayout>,
     /// Order of the channels that the network was trained with; `None`: as deployed.
     pub channel_order: Option<ChannelOrder>,
+    /// How products and sums of floats are rounded; `None`: as deployed.
+    pub contraction: Option<Contraction>,
+    /// Pixels of the resized image for each of the image, where the preset has that as a parameter.
+    pub preprocess_scale: Option<f32>,
+    /// Whether compressed images may be decoded at a fraction of their size.
+    pub decode_to_scale: bool,
     /// Names of the classes.
     pub labels: Labels,
     /// Lowest score reported, 0 to 1.
@@ -50,6 +56,11 @@ impl CameraSettings {
                 ChannelOrder::Bgr => image::ChannelOrder::Bgr,
                 ChannelOrder::Rgb => image::ChannelOrder::Rgb,
             }),
+            contraction: self.contraction.map(|contraction| match contraction {
+                Contraction::Fused => image::Contraction::Fused,
+                Contraction::Separate => image::Contraction::Separate,
+            }),
+            scale: self.preprocess_scale,
             ..image::PresetOptions::DEPLOYED
         };
         Ok((preset, options))
@@ -61,8 +72,16 @@ words! {
     Preprocess {
         /// Letterbox at the top left, grey 114, BGR 0 to 255, resized as OpenCV does.
         YoloxOpencv = "yolox_opencv",
+        /// Autoware's tensorrt_yolox: the letterbox of its GPU kernel, grey 114, BGR 0 to 255.
+        YoloxAutoware = "yolox_autoware",
         /// Stretched to the input size, BGR divided by 255, resized as OpenCV does.
         FastestDetOpencv = "fastestdet_opencv",
+        /// Autoware's tensorrt_bevdet: nearest pixels at 0.44, the bottom of them, ImageNet normalisation.
+        Bevdet = "bevdet_nearest_crop",
+        /// Autoware's bevfusion: a triangle filter, cropped, cut to bytes.
+        Bevfusion = "bevfusion",
+        /// Autoware's camera_streampetr: a triangle filter, cropped, ImageNet normalisation.
+        Streampetr = "streampetr",
         /// Autoware's tensorrt_bevformer: less the mean, OpenCV's float linear by 0.8, zeros to multiples of 32.
         Bevformer = "bevformer",
         /// METEOR: OpenCV's area to the input size.
@@ -106,5 +125,39 @@ words! {
         Bgr = "bgr",
         /// Red, green, blue.
         Rgb = "rgb",
+    }
+}
+words! {
+    /// How products and sums of floats are rounded.
+    Contraction {
+        /// Once, as fused multiply-adds do.
+        Fused = "fused",
+        /// Each on its own.
+        Separate = "separate",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_preset_has_its_word() {
+        let words = [
+            Preprocess::YoloxOpencv,
+            Preprocess::YoloxAutoware,
+            Preprocess::FastestDetOpencv,
+            Preprocess::Bevdet,
+            Preprocess::Bevfusion,
+            Preprocess::Streampetr,
+            Preprocess::Bevformer,
+            Preprocess::Meteor,
+            Preprocess::SceneSeg,
+            Preprocess::OpencvLinear,
+            Preprocess::OpencvArea,
+            Preprocess::OpencvNearest,
+            Preprocess::OpencvLinearF32,
+        ];
+        assert_eq!(words.map(Preprocess::as_str), image::Preset::ALL.map(image::Preset::name));
     }
 }

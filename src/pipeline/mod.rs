@@ -35,7 +35,7 @@ mod tree;
 mod validate;
 mod words;
 
-pub use camera::{CameraSettings, ChannelOrder, Preprocess, Upload, UploadLayout};
+pub use camera::{CameraSettings, ChannelOrder, Contraction, Preprocess, Upload, UploadLayout};
 pub use load::Overrides;
 pub use plan::{Actor, ActorRole, Channel, Plan, RunsOn};
 pub use problem::{InvalidPipeline, PipelineError, Problem, ProblemRecord};

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use super::camera::{ChannelOrder, Preprocess, Upload, UploadLayout};
+use super::camera::{ChannelOrder, Contraction, Preprocess, Upload, UploadLayout};
 use super::faults::RawFaults;
 use super::patterns::{NAME, STREAM_TOPIC};
 use super::ros2::{RawRos2, Subscribe};
@@ -171,6 +171,15 @@ pub(super) struct RawCameraModel {
     pub(super) upload_layout: Option<UploadLayout>,
     /// Order of the channels that the weights were trained with. Left out: as the preset is deployed.
     pub(super) channel_order: Option<ChannelOrder>,
+    /// How products and sums of floats are rounded, where a preset has any. Left out: as the preset is deployed.
+    pub(super) contraction: Option<Contraction>,
+    /// Pixels of the resized image for each of the image, for `bevfusion`. Left out: as deployed.
+    #[schemars(range(min = 0.0, max = 8.0))]
+    pub(super) preprocess_scale: Option<f32>,
+    /// Lets compressed images be decoded at 1/2, 1/4 or 1/8 of their size where that is no smaller than the network's
+    /// input: faster, and not the same to the bit.
+    #[serde(default)]
+    pub(super) decode_to_scale: bool,
     /// Names of the classes: `coco80`, or the path of a text file with one name a line. Left out: as a
     /// parameter file says.
     #[schemars(length(min = 1))]

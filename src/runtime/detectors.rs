@@ -158,6 +158,7 @@ pub(super) async fn start_detectors(
             clock: shared.clock,
             poses: poses.clone().filter(|_| host.world_frame.is_some()),
             clouds: Mutex::new(Vec::new()),
+            pixels: Mutex::new(Vec::new()),
             explained: Mutex::new(HashSet::new()),
             sizes: FrameSizes::default(),
         };

@@ -1,6 +1,5 @@
 //! A simulated drive as a source: the sweeps, the images, the transforms, and what is really there.
 
-use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -215,9 +214,11 @@ fn play_frames(made: Receiver<Made>, with_points: bool, truth: &TruthLog, stage:
                 return;
             }
         }
-        let (mut calibrations, beside): (VecDeque<_>, Vec<_>) = beside
+        let (calibrations, beside): (Vec<_>, Vec<_>) = beside
             .into_iter()
             .partition(|message| &*message.type_name == CAMERA_INFO_TYPE);
+        // One for each image, in the order of the images.
+        let mut calibrations = calibrations.into_iter();
         // A sweep that nobody takes is not recorded beside an image either.
         waiting.extend(
             beside
@@ -227,8 +228,7 @@ fn play_frames(made: Receiver<Made>, with_points: bool, truth: &TruthLog, stage:
         for message in played {
             let mut beside = Vec::new();
             if &*message.type_name == IMAGE_TYPE {
-                // One for each image, in the order of the images.
-                beside.extend(calibrations.pop_front());
+                beside.extend(calibrations.next());
             }
             if !with_points || &*message.topic == POINTS_TOPIC {
                 beside.append(&mut waiting);

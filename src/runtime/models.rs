@@ -130,7 +130,8 @@ fn load_camera(
     }
     let output_len = graph.output_dims().iter().product();
     let model = Detector::new(name.into(), preset, options, graph.input_px(), head, labels)
-        .map_err(|e| e.to_string())?;
+        .map_err(|e| e.to_string())?
+        .with_decode_to_scale(settings.decode_to_scale);
     let model = Arc::new(model);
     Ok(DetectorParts {
         host: HostPart {

@@ -11,14 +11,14 @@ use super::poses::Poses;
 use super::slots::SlotPool;
 use super::stage::StageLogic;
 use crate::image::{
-    DecodeError, Image, ImageError, ImageRef, LetterboxPlan, PixelFormat, Workspace, decode_image,
-    encode_jpeg,
+    DecodeError, DecodeOptions, Image, ImageError, ImageRef, LetterboxPlan, PixelFormat, Workspace,
+    decode_into, encode_jpeg,
 };
 use crate::io::cdr::CdrError;
 use crate::io::cloud::{self, CloudError, ReadOptions};
-use crate::io::messages::{CompressedImageMsg, ImageMsg, POINT_CLOUD_TYPE, PointCloud2Msg};
+use crate::io::messages::{CompressedFormat, CompressedImageMsg, ImageMsg, POINT_CLOUD_TYPE, PointCloud2Msg};
 use crate::lidar::PointCloud;
-use crate::perception::{HostModel, Placement, PrepareError, PreparedFrame, Sensor, SensorData, Sweep};
+use crate::perception::{HostModel, Picture, Placement, PrepareError, PreparedFrame, Sensor, SensorData, Sweep};
 use crate::telemetry::{DropReason, FrameSizes, Ledger, MonotonicClock, Stage};
 
 /// The stage of one detector.
@@ -42,6 +42,8 @@ pub(crate) struct Prepare {
     pub poses: Option<Arc<Poses>>,
     /// Memory of clouds, to be used again.
     pub clouds: Mutex<Vec<PointCloud>>,
+    /// Memory of decoded images, to be used again.
+    pub pixels: Mutex<Vec<Vec<u8>>>,
     /// Kinds of trouble that were explained once.
     pub explained: Mutex<HashSet<DropReason>>,
     /// Sizes of the streams' images.
@@ -165,9 +167,18 @@ impl Prepare {
             slots.iter_mut().map(|slot| slot.bytes_mut()).collect();
         let mut inputs = inputs?;
         match self.model.sensor() {
-            Sensor::Camera => with_image(&sample.message, |image| {
-                Ok(self.model.prepare(&SensorData::Image(image), &mut inputs)?)
-            }),
+            Sensor::Camera => {
+                let memory = || self.pixels.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut pixels = memory().pop().unwrap_or_default();
+                let options = DecodeOptions {
+                    at_least_px: self.model.decode_at_least_px(),
+                };
+                let prepared = with_image(&sample.message, options, &mut pixels, |picture| {
+                    Ok(self.model.prepare(&SensorData::Image(picture), &mut inputs)?)
+                });
+                memory().push(pixels);
+                prepared
+            }
             Sensor::Lidar => self.with_sweep(sample, |sweep| {
                 Ok(self.model.prepare(&SensorData::Sweep(sweep), &mut inputs)?)
             }),
@@ -213,26 +224,33 @@ pub(super) fn read_cloud(message: &Message, cloud: &mut PointCloud) -> Result<()
     Ok(())
 }
 
-/// Decodes an image message and shows the image to `use_image`.
+/// Decodes an image message and shows the image to `use_image`; compressed ones are decoded into `pixels`.
 fn with_image<T>(
     message: &Message,
-    use_image: impl FnOnce(ImageRef<'_>) -> Result<T, Trouble>,
+    options: DecodeOptions,
+    pixels: &mut Vec<u8>,
+    use_image: impl FnOnce(Picture<'_>) -> Result<T, Trouble>,
 ) -> Result<T, Trouble> {
     match &*message.type_name {
         "sensor_msgs/msg/Image" => {
             let raw = ImageMsg::decode(&message.data)?;
-            let format = PixelFormat::from_ros_encoding(raw.encoding)?;
-            use_image(ImageRef::new(
+            let format = PixelFormat::from_ros_encoding(raw.encoding)?.in_byte_order(raw.is_bigendian != 0);
+            let image = ImageRef::new(
                 raw.data,
                 raw.width as usize,
                 raw.height as usize,
                 raw.step as usize,
                 format,
-            )?)
+            )?;
+            use_image(image.into())
         }
         "sensor_msgs/msg/CompressedImage" => {
             let compressed = CompressedImageMsg::decode(&message.data)?;
-            use_image(decode_image(compressed.data)?.view())
+            let decoded = decode_into(compressed.data, options, pixels)?;
+            use_image(Picture {
+                pixels: as_published(decoded.image, compressed.format)?,
+                full_size_px: decoded.full_size_px,
+            })
         }
         _ => Err(Trouble::Type {
             found: Arc::clone(&message.type_name),
@@ -241,10 +259,23 @@ fn with_image<T>(
     }
 }
 
+/// The image as it was before compression. `image_transport` stores a colour mosaic as a grey file, and only the
+/// name of the source's encoding tells; every other grey file is grey, whatever its source was.
+fn as_published<'a>(image: ImageRef<'a>, format: &str) -> Result<ImageRef<'a>, ImageError> {
+    let format = CompressedFormat::parse(format);
+    match (format.source_encoding, format.stored_encoding) {
+        (Some(source), None) if image.format() == PixelFormat::Mono8 && source.starts_with("bayer_") => {
+            image.read_as(PixelFormat::from_ros_encoding(source)?)
+        }
+        _ => Ok(image),
+    }
+}
+
 /// The image of a message as JPEG, at most `max_side_px` wide and high, with its size in pixels; `None` where it
 /// cannot be decoded.
 pub(super) fn thumbnail(message: &Message, max_side_px: usize) -> Option<(Vec<u8>, [u32; 2])> {
-    with_image(message, |image| {
+    with_image(message, DecodeOptions::default(), &mut Vec::new(), |picture| {
+        let image = picture.pixels;
         let longest = image.width().max(image.height());
         let scale = (max_side_px as f64 / longest as f64).min(1.0);
         let side = |px: usize| ((px as f64 * scale).round() as usize).max(1);

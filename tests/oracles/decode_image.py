@@ -1,6 +1,6 @@
-"""OpenCV's decoder: decode_image.py OUT IMAGE...
+"""OpenCV's decoder: decode_image.py OUT [--reduced N] IMAGE...
 
-For image i, OUT/i.rgb receives the pixels as stored (no EXIF rotation; red, green, blue or grey) and
+N is 2, 4 or 8: the image is decoded at that fraction of its size. For image i, OUT/i.rgb receives the pixels as stored (no EXIF rotation; red, green, blue or grey) and
 OUT/i.txt "width height channels".
 """
 
@@ -9,9 +9,12 @@ import sys
 
 import cv2
 
-out = pathlib.Path(sys.argv[1])
-for i, path in enumerate(sys.argv[2:]):
-    image = cv2.imread(path, cv2.IMREAD_UNCHANGED)
+out, files, flags = pathlib.Path(sys.argv[1]), sys.argv[2:], cv2.IMREAD_UNCHANGED
+if files[0] == "--reduced":
+    flags = getattr(cv2, f"IMREAD_REDUCED_COLOR_{files[1]}") | cv2.IMREAD_IGNORE_ORIENTATION
+    files = files[2:]
+for i, path in enumerate(files):
+    image = cv2.imread(path, flags)
     if image.ndim == 3:
         image = image[:, :, [2, 1, 0, 3][: image.shape[2]]]
     image.tofile(out / f"{i}.rgb")

@@ -48,6 +48,9 @@ pub(super) struct Args {
     /// How float blends are rounded, where it is not the preset's own.
     #[arg(long, value_enum)]
     contraction: Option<ContractionWord>,
+    /// Pixels of the resized picture for each of the picture, where a preset has that as a parameter.
+    #[arg(long)]
+    scale: Option<f32>,
     /// Threads to work on.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: u16,
@@ -108,6 +111,7 @@ impl Args {
                 ContractionWord::Fused => Contraction::Fused,
                 ContractionWord::Separate => Contraction::Separate,
             }),
+            scale: self.scale,
         }
     }
 }

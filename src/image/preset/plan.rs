@@ -190,14 +190,15 @@ impl PresetPlan {
     }
 
     fn write(&self, image: &ImageRef<'_>, rows: TensorRows<'_>, workspace: &mut Workspace) {
-        let mut source = SourceRows::new(*image);
-        let bgr = Sampler::bgr(source.format());
         let Workspace {
+            converted,
             resize,
             planar,
             row,
             stage,
         } = workspace;
+        let mut source = SourceRows::new(*image, self.kernels, converted);
+        let bgr = Sampler::bgr(source.format());
         let writer = TensorWriter {
             rows,
             content_width: self.geometry.content_px[0],

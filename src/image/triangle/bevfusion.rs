@@ -87,7 +87,7 @@ impl BevfusionCameraPlan {
         workspace: &mut Workspace,
     ) -> Result<(), ImageError> {
         check_length(out, self.output_len())?;
-        let mut source = SourceRows::new(*image);
+        let mut source = SourceRows::new(*image, self.resize.kernels, &mut workspace.converted);
         self.resize.check_source(&source)?;
         let mut sampler = Sampler::bgr(source.format());
         if self.red_first {

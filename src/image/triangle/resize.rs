@@ -19,7 +19,7 @@ pub(in crate::image) const SUMS: usize = CHANNELS + 1;
 pub(super) struct TriangleResize {
     pub(super) geometry: TriangleGeometry,
     contraction: Contraction,
-    kernels: Kernels,
+    pub(super) kernels: Kernels,
     columns: ColumnTaps,
     rows: Vec<Window>,
     /// Most output rows that one source row takes part in.

@@ -81,7 +81,7 @@ impl StreampetrPlan {
         workspace: &mut Workspace,
     ) -> Result<(), ImageError> {
         check_length(out, self.output_len())?;
-        let mut source = SourceRows::new(*image);
+        let mut source = SourceRows::new(*image, self.resize.kernels, &mut workspace.converted);
         self.resize.check_source(&source)?;
         let sampler = Sampler::bgr(source.format());
         let [width, height] = self.resize.geometry.crop_px;

@@ -1,0 +1,63 @@
+//! In the steady state a frame of any format reaches the network's input without an allocation.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use sensorium::image::{ImageRef, LetterboxPlan, PixelFormat, Workspace};
+
+/// Counts allocations of all threads while armed.
+struct Counting;
+
+static ARMED: AtomicBool = AtomicBool::new(false);
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call goes to the system allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if ARMED.load(Ordering::SeqCst) {
+            ALLOCATIONS.fetch_add(1, Ordering::SeqCst);
+        }
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static GLOBAL: Counting = Counting;
+
+#[test]
+fn frames_of_every_format_allocate_nothing_after_the_first() {
+    let formats = [
+        PixelFormat::Rgb8,
+        PixelFormat::Mono16,
+        PixelFormat::Yuv422,
+        PixelFormat::Nv12,
+        PixelFormat::BayerRggb8,
+        PixelFormat::Bgra8,
+    ];
+    let (width, height) = (320, 240);
+    let data = vec![77; 4 * width * height];
+    let mut workspace = Workspace::default();
+    // The second target is exactly half of the frame, which takes another way.
+    for target in [[200, 160], [160, 120]] {
+        let plan = LetterboxPlan::new(width, height, target[0], target[1]).unwrap();
+        let mut input = vec![0; plan.output_bytes()];
+        for counted in [false, true] {
+            ARMED.store(counted, Ordering::SeqCst);
+            for format in formats {
+                let step = format.row_bytes(width);
+                let data = &data[..step * format.data_rows(height)];
+                let image = ImageRef::new(data, width, height, step, format).unwrap();
+                plan.apply(&image, &mut input, &mut workspace).unwrap();
+            }
+            ARMED.store(false, Ordering::SeqCst);
+        }
+    }
+    assert_eq!(ALLOCATIONS.load(Ordering::SeqCst), 0);
+}
