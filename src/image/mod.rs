@@ -1,10 +1,10 @@
 //! Camera pre-processing: plain functions on plain data.
 //!
 //! Pixels come in as an [`ImageRef`] (raw sensor bytes of any [`PixelFormat`], any row padding) or are decoded
-//! from JPEG and PNG with [`decode_image`]; a [`LetterboxPlan`] turns them into the tensor a detector was
-//! trained on. Colour conversion, JPEG and resizing equal OpenCV 4.x bit for bit on every path, so boxes can be
-//! compared with the public Python demos to the last digit. Nothing here knows a thread, a clock or a file; any
-//! room below may call it.
+//! from JPEG and PNG with [`decode_image`]; a [`PresetPlan`] turns them into the tensor a network was trained
+//! on, as a deployed node would. Colour conversion, JPEG and resizing equal OpenCV 4.x bit for bit on every path,
+//! so boxes can be compared with the public Python demos to the last digit. Nothing here knows a clock or a
+//! file; any room below may call it.
 
 mod area;
 mod autoware_letterbox;

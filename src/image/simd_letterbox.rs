@@ -124,7 +124,11 @@ mod x86 {
         taps: &PairTaps,
         out: &mut [f32],
     ) -> usize {
-        let whole = whole_pixels(row, sampler, taps, out, 4);
+        if row.len() < LOAD_BYTES {
+            return 0;
+        }
+        let readable = whole_pixels(row, sampler, taps, out, 4);
+        let pixels = taps.weight.len().min(out.len() / LANES) / 4 * 4;
         // One 32-bit lane per channel and pixel, whose lowest byte is picked; masks clear the others.
         const LOWEST_BYTES: u64 = 0x1111_1111_1111_1111;
         let mut pick = [0_u8; 64];
@@ -139,25 +143,46 @@ mod x86 {
         let spread = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
         let to_float =
             |pick, bytes| _mm512_cvtepi32_ps(_mm512_maskz_permutexvar_epi8(LOWEST_BYTES, pick, bytes));
-        for x in (0..whole).step_by(4) {
-            let pair = |i: usize| {
-                let at = taps.first[x + i] as usize * sampler.pixel_bytes;
-                // SAFETY: `x + i < whole`; `first` never falls, so `at + LOAD_BYTES <= row.len()`.
-                unsafe { _mm_loadl_epi64(row.as_ptr().add(at).cast()) }
-            };
-            let low = _mm_unpacklo_epi64(pair(0), pair(1));
-            let high = _mm_unpacklo_epi64(pair(2), pair(3));
+        let mut blend_four = |x: usize, low: __m128i, high: __m128i| {
             let bytes = _mm512_castsi256_si512(_mm256_set_m128i(high, low));
             let (a, b) = (to_float(left, bytes), to_float(right, bytes));
-            // SAFETY: `x + 4 <= whole <= weight.len()`.
+            // SAFETY: `x + 4 <= pixels <= weight.len()`.
             let weight = unsafe { _mm_loadu_ps(taps.weight.as_ptr().add(x)) };
             let weight = _mm512_permutexvar_ps(spread, _mm512_castps128_ps512(weight));
             let blend = _mm512_fmadd_ps(weight, b, _mm512_fnmadd_ps(weight, a, a));
             let cut = _mm512_roundscale_ps::<{ _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC }>(blend);
-            // SAFETY: `x + 4 <= whole <= out.len() / 4`.
+            // SAFETY: `x + 4 <= pixels <= out.len() / 4`.
             unsafe { _mm512_storeu_ps(out.as_mut_ptr().add(LANES * x), cut) };
+        };
+        for x in (0..readable).step_by(4) {
+            let pair = |i: usize| {
+                let at = taps.first[x + i] as usize * sampler.pixel_bytes;
+                // SAFETY: `x + i < readable`; `first` never falls, so `at + LOAD_BYTES <= row.len()`.
+                unsafe { _mm_loadl_epi64(row.as_ptr().add(at).cast()) }
+            };
+            blend_four(
+                x,
+                _mm_unpacklo_epi64(pair(0), pair(1)),
+                _mm_unpacklo_epi64(pair(2), pair(3)),
+            );
         }
-        whole
+        // The last pixels are read from further left and moved down.
+        let last_load = row.len() - LOAD_BYTES;
+        for x in (readable..pixels).step_by(4) {
+            let pair = |i: usize| {
+                let at = taps.first[x + i] as usize * sampler.pixel_bytes;
+                let from = at.min(last_load);
+                // SAFETY: `from + LOAD_BYTES <= row.len()`.
+                let bytes = unsafe { row.as_ptr().add(from).cast::<u64>().read_unaligned() };
+                u64::from_le(bytes) >> (8 * (at - from))
+            };
+            blend_four(
+                x,
+                _mm_set_epi64x(pair(1) as i64, pair(0) as i64),
+                _mm_set_epi64x(pair(3) as i64, pair(2) as i64),
+            );
+        }
+        pixels
     }
 
     /// Returns how many pixels were computed.

@@ -39,7 +39,8 @@ mod tests {
     use super::super::resize::ResizeScratch;
     use super::super::source_rows::SourceRows;
     use super::super::{
-        AutowareLetterboxPlan, BevfusionCameraPlan, ImageRef, NearestCropPlan, PixelFormat, StreampetrPlan,
+        AutowareLetterboxPlan, BevfusionCameraPlan, ImageRef, Kernels, NearestCropPlan, PixelFormat,
+        StreampetrPlan,
     };
     use super::{PlanarSink, RowSink};
 
@@ -79,7 +80,8 @@ mod tests {
             .collect();
         let [width, height] = SOURCE_PX;
         let image = ImageRef::new(&pixels, width, height, 3 * width, PixelFormat::Bgr8).unwrap();
-        let mut source = SourceRows::new(image);
+        let mut converted = Vec::new();
+        let mut source = SourceRows::new(image, Kernels::detect(), &mut converted);
         let mut scratch = ResizeScratch::default();
         let mut collect = |ranges: &[Range<usize>]| {
             let mut sink = Collected {
