@@ -13,7 +13,7 @@ from frames import FrameFolder
 WINDOWS_PER_BATCH = 8
 # The last steps see whole frames, as the deployed network does. They take about as long as as many steps of windows.
 FRAMES_PER_BATCH = 4
-WINDOW_STEPS = 0.8
+WHOLE_FRAME_STEPS = 400
 AHEAD = 3
 
 
@@ -45,9 +45,12 @@ class Batch:
     truths: list[Truth]
 
 
-def training_batches(folder: FrameFolder, steps: int, seed: int) -> Iterator[Batch]:
-    """`steps` batches of shuffled, augmented frames; the same ones for the same seed."""
-    window_steps = int(steps * WINDOW_STEPS)
+def training_batches(folder: FrameFolder, first: int, steps: int, seed: int) -> Iterator[Batch]:
+    """The batches of the steps from `first` up to `steps`: shuffled, augmented frames, the same ones for the same seed.
+
+    But for the last `WHOLE_FRAME_STEPS`, what a step sees does not depend on how many there are to be.
+    """
+    window_steps = max(steps - WHOLE_FRAME_STEPS, 0)
     sizes = [WINDOWS_PER_BATCH] * window_steps + [FRAMES_PER_BATCH] * (steps - window_steps)
     starts = np.cumsum([0] + sizes)
     order_rng = np.random.default_rng(seed)
@@ -62,8 +65,8 @@ def training_batches(folder: FrameFolder, steps: int, seed: int) -> Iterator[Bat
         return Batch(images.permute(0, 3, 1, 2).float(), [Truth.of(sample) for sample in samples])
 
     with ThreadPoolExecutor(max_workers=1) as background:
-        ahead = [background.submit(prepare, step) for step in range(min(AHEAD, steps))]
-        for step in range(steps):
+        ahead = [background.submit(prepare, step) for step in range(first, min(first + AHEAD, steps))]
+        for step in range(first, steps):
             batch = ahead.pop(0).result()
             if step + AHEAD < steps:
                 ahead.append(background.submit(prepare, step + AHEAD))
