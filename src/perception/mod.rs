@@ -26,7 +26,8 @@ pub use graph::{DetectorGraph, GraphError, PixelInput};
 pub use head::{Head, HeadKind, Thresholds};
 pub use labels::{COCO_80, LabelError, MAX_LABEL_FILE_BYTES, coco_80, parse_labels, read_labels};
 pub use model::{
-    DeviceModel, DeviceWeights, HostModel, Picture, Placement, PrepareError, PreparedFrame, Sensor, SensorData, Sweep,
+    DeviceModel, DeviceWeights, HostModel, Picture, Placement, PrepareError, PreparedFrame, Sensor,
+    SensorData, Sweep,
 };
 pub use nms::{BoxExtent, NmsCounts, NmsMode, NmsParams, iou, nms};
 pub use param_file::{MAX_PARAM_FILE_BYTES, ParamError, ParamOrigin};

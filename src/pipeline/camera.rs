@@ -158,6 +158,9 @@ mod tests {
             Preprocess::OpencvNearest,
             Preprocess::OpencvLinearF32,
         ];
-        assert_eq!(words.map(Preprocess::as_str), image::Preset::ALL.map(image::Preset::name));
+        assert_eq!(
+            words.map(Preprocess::as_str),
+            image::Preset::ALL.map(image::Preset::name)
+        );
     }
 }

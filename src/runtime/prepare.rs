@@ -18,7 +18,9 @@ use crate::io::cdr::CdrError;
 use crate::io::cloud::{self, CloudError, ReadOptions};
 use crate::io::messages::{CompressedFormat, CompressedImageMsg, ImageMsg, POINT_CLOUD_TYPE, PointCloud2Msg};
 use crate::lidar::PointCloud;
-use crate::perception::{HostModel, Picture, Placement, PrepareError, PreparedFrame, Sensor, SensorData, Sweep};
+use crate::perception::{
+    HostModel, Picture, Placement, PrepareError, PreparedFrame, Sensor, SensorData, Sweep,
+};
 use crate::telemetry::{DropReason, FrameSizes, Ledger, MonotonicClock, Stage};
 
 /// The stage of one detector.
