@@ -6,6 +6,7 @@
 mod backdrop;
 mod body;
 mod config;
+mod draw;
 mod frames;
 mod light;
 mod mesh;

@@ -2,17 +2,17 @@
 
 use super::super::material::Material;
 use super::super::pose::Pose;
-use super::super::random::{fraction, mix};
-use super::super::solid::{Form, Part, Solid};
+use super::super::random::mix;
+use super::super::solid::Solid;
 use super::super::world::World;
 use super::backdrop::{Backdrop, Row};
-use super::body::{Body, Surface, tuft};
+use super::body::{Body, Surface};
+use super::draw::Pen;
 use super::light::{Light, scale};
-use super::mesh::{MAX_CORNERS, faces};
-use super::raster::{Canvas, NOTHING, Silhouette, project};
+use super::raster::{Canvas, NOTHING, Silhouette};
 use super::shadow;
-use super::texture::{STRETCH, Textures, chance};
-use super::view::{NEAR_M, Vec3, View, dot};
+use super::texture::{STRETCH, Textures};
+use super::view::{Vec3, View, dot};
 use super::{CameraConfig, CameraImage, TrueBox};
 use crate::outputs::ObjectLabel;
 
@@ -36,7 +36,10 @@ pub(crate) struct Camera {
     /// The first stands for no surface.
     surfaces: Vec<Surface>,
     actors: Vec<Seen>,
-    hull: Vec<[f32; 2]>,
+    /// Memory for shadows.
+    hulls: [Vec<[f32; 2]>; 2],
+    /// Visible pixels of each body.
+    counts: Vec<u32>,
     /// Three rows of linear colours, for the blur of the lens.
     rows: [Vec<f32>; 3],
 }
@@ -60,7 +63,8 @@ impl Camera {
             bodies: Vec::new(),
             surfaces: Vec::new(),
             actors: Vec::new(),
-            hull: Vec::new(),
+            hulls: [const { Vec::new() }; 2],
+            counts: Vec::new(),
             rows: [const { Vec::new() }; 3],
         }
     }
@@ -168,7 +172,7 @@ impl Camera {
         let shadow_middle = [-sun[0] / sz * half, -sun[1] / sz * half, 0.0];
         if away < SHADOW_REACH_M + radius && view.may_see(frame.point(shadow_middle), shadow_reach) {
             for part in &solid.parts {
-                shadow::cast(part, sun, (view, &frame), &mut self.canvas, &mut self.hull);
+                shadow::cast(part, sun, (view, &frame), &mut self.canvas, &mut self.hulls);
             }
         }
         if !view.may_see(
@@ -177,129 +181,20 @@ impl Camera {
         ) {
             return None;
         }
-        let body = self.bodies.len() as u32;
-        self.bodies.push(Body::new(frame, sun, user, look));
+        let number = self.bodies.len() as u32;
+        let body = Body::new(frame, sun, user, look);
+        self.bodies.push(body);
+        let mut pen = Pen {
+            view,
+            number,
+            body: &body,
+            canvas: &mut self.canvas,
+            surfaces: &mut self.surfaces,
+        };
         for part in &solid.parts {
-            self.part(view, body, part, silhouette);
+            pen.draw(part, silhouette);
         }
-        Some(body)
-    }
-
-    fn part(&mut self, view: &View, body: u32, part: &Part, silhouette: &mut Silhouette) {
-        let Self {
-            canvas,
-            bodies,
-            surfaces,
-            ..
-        } = self;
-        let frame = &bodies[body as usize].frame;
-        let look = bodies[body as usize].look;
-        let middle = [part.middle[0], part.middle[1], (part.low + part.high) / 2.0];
-        let half = (part.high - part.low) / 2.0;
-        let surface = |normal, radii| Surface {
-            body,
-            material: part.material,
-            normal,
-            middle,
-            radii,
-            high: part.high,
-        };
-        if let Form::Ellipsoid { radii } = part.form {
-            let number = surfaces.len() as u32;
-            surfaces.push(surface(None, radii));
-            let reach = radii[0].max(radii[1]).max(radii[2]);
-            let Some(window) = window(view, frame.point(middle), reach) else {
-                return;
-            };
-            let eye: Vec3 = [0, 1, 2].map(|i| (frame.eye[i] - middle[i]) / radii[i]);
-            let inside = dot(eye, eye) - 1.0;
-            let leafy = part.material == Material::Leaves;
-            let nearness = |u: f32, v: f32| {
-                let ray = frame.direction_back(view.ray(u, v));
-                let d: Vec3 = [0, 1, 2].map(|i| ray[i] / radii[i]);
-                let (a, b) = (dot(d, d), dot(eye, d));
-                let root = b * b - a * inside;
-                if root <= 0.0 || b >= 0.0 {
-                    return None;
-                }
-                let root = root.sqrt();
-                let depth = (-b - root) / a;
-                if depth < NEAR_M {
-                    return None;
-                }
-                if leafy {
-                    let at: Vec3 = [0, 1, 2].map(|i| frame.eye[i] + ray[i] * depth);
-                    // Thin towards the rim.
-                    if tuft(at, look) > 0.58 + root / -b * 2.0 {
-                        return None;
-                    }
-                }
-                Some(1.0 / depth)
-            };
-            canvas.window(window, number, silhouette, nearness);
-            return;
-        }
-        let round = matches!(part.form, Form::Cylinder);
-        let radii = if matches!(part.material, Material::Wheel | Material::Spokes) {
-            [half; 3]
-        } else {
-            // Without end, so that the normals of its side are level.
-            [part.radius, part.radius, 1e6]
-        };
-        // A sign's plate is as wide as it is high.
-        let radii = if part.material == Material::Sign {
-            [half; 3]
-        } else {
-            radii
-        };
-        faces(part, &mut |normal, k, corners| {
-            if dot(normal, frame.eye) <= k {
-                return;
-            }
-            let mut seen = [[0.0; 3]; MAX_CORNERS];
-            for (place, &corner) in seen.iter_mut().zip(corners) {
-                *place = frame.point(corner);
-            }
-            let mut pixels = [[0.0; 2]; MAX_CORNERS + 2];
-            let Some(corners) = project(view, &seen[..corners.len()], &mut pixels) else {
-                return;
-            };
-            // On the plane, nearness is linear over the image.
-            let n = frame.direction(normal);
-            let offset = k - dot(normal, frame.eye);
-            let [fx, fy] = view.focal_px;
-            let [cx, cy] = view.centre_px;
-            let (b, c) = (n[0] / (fx * offset), n[1] / (fy * offset));
-            let plane = [n[2] / offset - b * cx - c * cy, b, c];
-            let number = surfaces.len() as u32;
-            let flat = !round || normal[2] > 0.5;
-            surfaces.push(surface(flat.then_some(normal), radii));
-            let local = |u, v, nearness: f32| frame.at_depth(view.ray(u, v), 1.0 / nearness);
-            match part.material {
-                Material::Spokes => canvas.face(corners, plane, number, silhouette, |u, v, nearness| {
-                    let [x, _, z] = local(u, v, nearness);
-                    is_between_spokes((x - middle[0]) / half, (z - middle[2]) / half, normal[1])
-                }),
-                Material::Tubes if part.porosity > 0.0 => {
-                    canvas.face(corners, plane, number, silhouette, |u, v, nearness| {
-                        let [x, _, z] = local(u, v, nearness);
-                        normal[1] != 0.0 && is_between_tubes(x - middle[0], z, [part.low, part.high])
-                    });
-                }
-                Material::Fence => canvas.face(corners, plane, number, silhouette, |u, v, nearness| {
-                    let [x, _, z] = local(u, v, nearness);
-                    let rail = z > part.high - 0.06 || (z - 0.15).abs() < 0.03;
-                    let far = nearness < 1.0 / 22.0;
-                    let bar = if far {
-                        chance(u as i32, v as i32, look) < 0.35
-                    } else {
-                        fraction(x / 0.13) < 0.3
-                    };
-                    !rail && !bar
-                }),
-                _ => canvas.face(corners, plane, number, silhouette, |_, _, _| false),
-            }
-        });
+        Some(number)
     }
 
     /// Colours every pixel and counts those of each actor.
@@ -308,7 +203,9 @@ impl Camera {
         for row in &mut self.rows {
             row.resize(width * 3, 0.0);
         }
-        let mut counts = vec![0u32; self.bodies.len()];
+        let mut counts = std::mem::take(&mut self.counts);
+        counts.clear();
+        counts.resize(self.bodies.len(), 0);
         let backdrop = Backdrop::new(&world.roads, light, self.textures, view.eye);
         let mut rows = std::mem::take(&mut self.rows);
         for row in 0..height {
@@ -331,6 +228,7 @@ impl Camera {
         for seen in &mut self.actors {
             seen.visible_px = counts[seen.body as usize];
         }
+        self.counts = counts;
     }
 
     fn colour_row(
@@ -426,42 +324,4 @@ impl Camera {
             }
         }
     }
-}
-
-/// The part of an image that may show a ball, nothing if it lies behind.
-fn window(view: &View, [x, y, z]: Vec3, radius: f32) -> Option<[[f32; 2]; 2]> {
-    if z + radius < NEAR_M {
-        return None;
-    }
-    if z - radius < NEAR_M {
-        return Some([[0.0, view.width as f32], [0.0, view.height as f32]]);
-    }
-    let reach = |place: f32, focal: f32, centre: f32| {
-        let ends = [place - radius, place + radius];
-        let slopes = ends.map(|end| [end / (z - radius), end / (z + radius)]);
-        let low = slopes[0][0].min(slopes[0][1]);
-        let high = slopes[1][0].max(slopes[1][1]);
-        [centre + focal * low, centre + focal * high]
-    };
-    Some([
-        reach(x, view.focal_px[0], view.centre_px[0]),
-        reach(y, view.focal_px[1], view.centre_px[1]),
-    ])
-}
-
-/// Whether a place of a bicycle's wheel, in radii from its middle, lets one look through.
-fn is_between_spokes(x: f32, z: f32, sideways: f32) -> bool {
-    if sideways == 0.0 {
-        return false;
-    }
-    let out = x * x + z * z;
-    let spoke = (x * z).abs() < 0.015 || (x * x - z * z).abs() < 0.03;
-    out < 0.72 && out > 0.02 && !spoke
-}
-
-/// Whether a place inside of a bicycle's frame lies between its tubes.
-fn is_between_tubes(x: f32, z: f32, [low, high]: [f32; 2]) -> bool {
-    let share = (z - low) / (high - low).max(0.1);
-    let diagonal = (x - 0.25 + 0.45 * share).abs() < 0.035;
-    (0.1..0.85).contains(&share) && x.abs() < 0.4 && !diagonal
 }

@@ -11,13 +11,13 @@ pub(super) fn cast(
     sun: Vec3,
     (view, frame): (&View, &Frame),
     canvas: &mut Canvas,
-    scratch: &mut Vec<[f32; 2]>,
+    [points, hull]: &mut [Vec<[f32; 2]>; 2],
 ) {
-    scratch.clear();
+    points.clear();
     let slope = [sun[0] / sun[2], sun[1] / sun[2]];
     let mut add = |[x, y, z]: Vec3| {
         let height = z.max(0.0);
-        scratch.push([x - slope[0] * height, y - slope[1] * height]);
+        points.push([x - slope[0] * height, y - slope[1] * height]);
     };
     match part.form {
         Form::Ellipsoid { radii: [rx, ry, rz] } => {
@@ -43,12 +43,12 @@ pub(super) fn cast(
             corners.iter().for_each(|&corner| add(corner))
         }),
     }
-    hull(scratch);
+    surround(points, hull);
     // A hull of more corners than a face may have loses those that matter least to the eye.
-    let step = scratch.len().div_ceil(MAX_CORNERS).max(1);
+    let step = hull.len().div_ceil(MAX_CORNERS).max(1);
     let mut corners = [[0.0; 3]; MAX_CORNERS];
     let mut count = 0;
-    for &[x, y] in scratch.iter().step_by(step) {
+    for &[x, y] in hull.iter().step_by(step) {
         corners[count] = frame.point([x, y, 0.0]);
         count += 1;
     }
@@ -58,32 +58,30 @@ pub(super) fn cast(
     }
 }
 
-/// Leaves the convex hull of points, in order (Andrew's monotone chain).
-fn hull(points: &mut Vec<[f32; 2]>) {
-    points.sort_by(|a, b| a[0].total_cmp(&b[0]).then(a[1].total_cmp(&b[1])));
+/// Finds the convex hull of points, in order (Andrew's monotone chain).
+fn surround(points: &mut Vec<[f32; 2]>, hull: &mut Vec<[f32; 2]>) {
+    points.sort_unstable_by(|a, b| a[0].total_cmp(&b[0]).then(a[1].total_cmp(&b[1])));
     points.dedup();
+    hull.clear();
     if points.len() < 3 {
         return;
     }
     let turns = |a: [f32; 2], b: [f32; 2], c: [f32; 2]| {
         (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]) > 0.0
     };
-    let count = points.len();
-    let mut kept: Vec<[f32; 2]> = Vec::with_capacity(count + 1);
+    let mut add = |kept: usize, point: [f32; 2]| {
+        while hull.len() >= kept + 2 && !turns(hull[hull.len() - 2], hull[hull.len() - 1], point) {
+            hull.pop();
+        }
+        hull.push(point);
+        hull.len() - 1
+    };
+    let mut below = 0;
     for &point in points.iter() {
-        while kept.len() >= 2 && !turns(kept[kept.len() - 2], kept[kept.len() - 1], point) {
-            kept.pop();
-        }
-        kept.push(point);
+        below = add(0, point);
     }
-    let lower = kept.len() + 1;
-    for &point in points[..count - 1].iter().rev() {
-        while kept.len() >= lower && !turns(kept[kept.len() - 2], kept[kept.len() - 1], point) {
-            kept.pop();
-        }
-        kept.push(point);
+    for &point in points[..points.len() - 1].iter().rev() {
+        add(below, point);
     }
-    kept.pop();
-    points.clear();
-    points.extend_from_slice(&kept);
+    hull.pop();
 }
