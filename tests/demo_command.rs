@@ -32,6 +32,8 @@ fn the_demo_leaves_a_report_a_recording_and_what_eval_takes() {
     let name = out.to_str().unwrap();
     let text = done(&["demo", "--seconds", "0.5", "--seed", "3", "--out", name]);
     for part in [
+        "LiDAR, CenterPoint",
+        "Cameras, YOLOX",
         "CAR",
         "precision",
         "deadline",
@@ -42,13 +44,23 @@ fn the_demo_leaves_a_report_a_recording_and_what_eval_takes() {
         assert!(text.contains(part), "{part} is missing in\n{text}");
     }
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
-    assert!(page.contains("Detection quality") && page.contains("data:image/png;base64"));
+    assert!(page.contains("Detection quality"));
+    // A sweep from above with the three images of its moment beside it.
+    assert!(page.contains("class=\"moment\"") && page.contains("data:image/png;base64"));
+    assert!(page.matches("data:image/jpeg;base64").count() >= 3);
     assert_eq!(lines(&out.join("truth.jsonl")).len(), 5);
+    assert_eq!(lines(&out.join("image_truth.jsonl")).len(), 9);
     let found = lines(&out.join("detections.jsonl"));
-    assert!(!found.is_empty() && found.iter().all(|line| line["objects"].is_array()));
+    for kind in ["objects", "detections"] {
+        assert!(
+            found.iter().any(|line| line[kind].is_array()),
+            "no line of {kind}"
+        );
+    }
     let info = done(&["bag", "info", out.join("drive.mcap").to_str().unwrap()]);
     for topic in [
         "/sensing/lidar/concatenated/pointcloud",
+        "/sensing/camera/front/image_raw",
         "/tf_static",
         "/ground_truth/objects",
     ] {
@@ -96,12 +108,18 @@ fn a_drive_played_from_its_bag_gives_the_objects_of_the_drive_itself() {
         if pipeline.contains("centerpoint") {
             arguments.extend(["--bag", &bag]);
         } else {
-            arguments.extend(["--set", "nodes.drive.simulate={ seconds: 0.4, seed: 6 }"]);
+            arguments.extend([
+                "--set",
+                "nodes.drive.simulate={ seconds: 0.4, seed: 6, cameras: front, camera_hz: 5 }",
+            ]);
         }
         arguments.extend(["--jsonl", &jsonl]);
         done(&arguments);
     }
-    let (from_bag, from_drive) = (lines(&path("bag.jsonl")), lines(&path("drive.jsonl")));
+    let (from_bag, mut from_drive) = (lines(&path("bag.jsonl")), lines(&path("drive.jsonl")));
+    let before = from_drive.len();
+    from_drive.retain(|line| line["objects"].is_array());
+    assert_eq!(before - from_drive.len(), 2, "the images of the front camera");
     assert_eq!(from_bag.len(), 4);
     assert_eq!(from_bag, from_drive);
 }

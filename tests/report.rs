@@ -147,6 +147,7 @@ fn report_frame(stream: &str, seq: u64, boxes: &[(u32, f32, [f32; 4])]) -> Repor
         height_px: 400,
         jpeg: picture(640, 400),
         detections: Detections2D::new(detections, labels, "yolox".into(), "camera".into(), [640, 400]),
+        truth: Vec::new(),
     }
 }
 

@@ -98,7 +98,6 @@ fn run(workers: usize, slots: usize, count: u64, abort_before: Option<u64>) -> R
                     times: FrameTimes::new(0),
                     fresh: false,
                     within_capacity: None,
-                    planned: None,
                     device_restarts: 0,
                 },
                 message: Arc::new(Message {

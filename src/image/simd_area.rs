@@ -137,13 +137,14 @@ mod x86 {
             let shares: [&[f32]; 4] =
                 std::array::from_fn(|i| &taps.shares[(x + i) * taps.taps..][..taps.taps]);
             let mut sums = _mm512_setzero_ps();
-            for t in 0..taps.taps {
+            let [s0, s1, s2, s3] = shares;
+            for (t, (((&s0, &s1), &s2), &s3)) in s0.iter().zip(s1).zip(s2).zip(s3).enumerate() {
                 // SAFETY: `x + i < readable`, so four bytes from tap `t` of pixel `x + i` are within the row.
                 let load =
                     |i: usize| unsafe { row.as_ptr().add(at[i] + t * bytes).cast::<i32>().read_unaligned() };
                 let pixels = _mm_shuffle_epi8(_mm_setr_epi32(load(0), load(1), load(2), load(3)), pick);
                 let values = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(pixels));
-                let share = _mm_setr_ps(shares[0][t], shares[1][t], shares[2][t], shares[3][t]);
+                let share = _mm_setr_ps(s0, s1, s2, s3);
                 let share = _mm512_permutexvar_ps(spread, _mm512_castps128_ps512(share));
                 sums = _mm512_add_ps(sums, _mm512_mul_ps(values, share));
             }
@@ -174,13 +175,14 @@ mod x86 {
             let shares: [&[f32]; 2] =
                 std::array::from_fn(|i| &taps.shares[(x + i) * taps.taps..][..taps.taps]);
             let mut sums = _mm256_setzero_ps();
-            for t in 0..taps.taps {
+            let [s0, s1] = shares;
+            for (t, (&s0, &s1)) in s0.iter().zip(s1).enumerate() {
                 // SAFETY: `x + i < readable`, so four bytes from tap `t` of pixel `x + i` are within the row.
                 let load =
                     |i: usize| unsafe { row.as_ptr().add(at[i] + t * bytes).cast::<i32>().read_unaligned() };
                 let pixels = _mm_shuffle_epi8(_mm_setr_epi32(load(0), load(1), 0, 0), pick);
                 let values = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(pixels));
-                let share = _mm256_set_m128(_mm_set1_ps(shares[1][t]), _mm_set1_ps(shares[0][t]));
+                let share = _mm256_set_m128(_mm_set1_ps(s1), _mm_set1_ps(s0));
                 sums = _mm256_add_ps(sums, _mm256_mul_ps(values, share));
             }
             // SAFETY: `4 * x + 8 <= 4 * whole <= out.len()`.
