@@ -209,7 +209,7 @@ impl Body {
             }
             Material::Jacket => Look::dull(scale(self.pick(&CLOTHES, 0), 1.0 + 0.15 * rough(40.0))),
             Material::Head => self.head(surface, p),
-            Material::House => self.house(surface, p, n, along, rough(16.0)),
+            Material::House => self.house(surface, p, n, along, || rough(16.0)),
             Material::Porch => Look::dull(scale(rgb(108, 84, 66), 0.8 + 0.5 * self.traits[4])),
             Material::Masonry => {
                 let joint = fraction(z / 0.25) < 0.08;
@@ -393,7 +393,14 @@ impl Body {
         })
     }
 
-    fn house(&self, surface: &Surface, [_, _, z]: Vec3, n: Vec3, along: f32, rough: f32) -> Look {
+    fn house(
+        &self,
+        surface: &Surface,
+        [_, _, z]: Vec3,
+        n: Vec3,
+        along: f32,
+        rough: impl Fn() -> f32,
+    ) -> Look {
         let tone = 0.8 + 0.4 * self.traits[1];
         let wall = scale(self.pick(&WALLS, 0), tone);
         if n[2] > 0.5 {
@@ -403,7 +410,7 @@ impl Body {
         let storey = 2.7 + 0.5 * self.traits[3];
         let (across, up) = (along / spacing + 0.5, z / storey);
         let (column, storeys) = (floor(across), floor(up));
-        let (s, t) = (fraction(across), fraction(up));
+        let (s, t) = (across - column as f32, up - storeys as f32);
         let shop = storeys == 0 && self.traits[5] < 0.4;
         let wide = if shop { 0.06 } else { 0.22 + 0.1 * self.traits[6] };
         let roofed = z > surface.high - 0.45;
@@ -425,7 +432,7 @@ impl Body {
             };
         }
         let brick = self.traits[7] < 0.5 && fraction(z / 0.3) < 0.12;
-        Look::dull(scale(wall, (1.0 + 0.2 * rough) * if brick { 0.9 } else { 1.0 }))
+        Look::dull(scale(wall, (1.0 + 0.2 * rough()) * if brick { 0.9 } else { 1.0 }))
     }
 
     fn signal(&self, surface: &Surface, along: f32, z: f32) -> Look {

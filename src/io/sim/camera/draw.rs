@@ -51,9 +51,12 @@ impl Pen<'_> {
         let eye: Vec3 = [0, 1, 2].map(|i| (frame.eye[i] - middle[i]) / radii[i]);
         let inside = dot(eye, eye) - 1.0;
         let leafy = part.material == Material::Leaves;
-        let nearness = |u: f32, v: f32| {
-            let ray = frame.direction_back(view.ray(u, v));
-            let d: Vec3 = [0, 1, 2].map(|i| ray[i] / radii[i]);
+        // Rays in units of the radii, in which the ellipsoid is a ball.
+        let scaled = |ray: Vec3| -> Vec3 { [0, 1, 2].map(|i| ray[i] / radii[i]) };
+        let step = scaled(frame.direction_back([1.0 / view.focal_px[0], 0.0, 0.0]));
+        let row = |u: f32, v: f32| scaled(frame.direction_back(view.ray(u, v)));
+        let nearness = |first: &Vec3, columns: f32| {
+            let d: Vec3 = [0, 1, 2].map(|i| first[i] + step[i] * columns);
             let (a, b) = (dot(d, d), dot(eye, d));
             let root = b * b - a * inside;
             if root <= 0.0 || b >= 0.0 {
@@ -65,7 +68,7 @@ impl Pen<'_> {
                 return None;
             }
             if leafy {
-                let at: Vec3 = [0, 1, 2].map(|i| frame.eye[i] + ray[i] * depth);
+                let at: Vec3 = [0, 1, 2].map(|i| middle[i] + (eye[i] + d[i] * depth) * radii[i]);
                 // Thin towards the rim.
                 if tuft(at, look) > 0.58 + root / -b * 2.0 {
                     return None;
@@ -74,7 +77,7 @@ impl Pen<'_> {
             Some(1.0 / depth)
         };
         let number = self.surface(part, None, radii);
-        self.canvas.window(window, number, silhouette, nearness);
+        self.canvas.window(window, number, silhouette, row, nearness);
     }
 
     fn flat(&mut self, part: &Part, silhouette: &mut Silhouette) {

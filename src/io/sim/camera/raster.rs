@@ -125,13 +125,15 @@ impl Canvas {
         }
     }
 
-    /// Draws what covers a window of the image where `nearness_at` says so.
-    pub(super) fn window(
+    /// Draws what covers a window of the image where `nearness_at` says so. It is asked with what
+    /// `row_at` makes of a row and the window's first column in it, and with the distance from that column.
+    pub(super) fn window<R>(
         &mut self,
         [[left, right], [top, bottom]]: [[f32; 2]; 2],
         surface: u32,
         silhouette: &mut Silhouette,
-        nearness_at: impl Fn(f32, f32) -> Option<f32>,
+        row_at: impl Fn(f32, f32) -> R,
+        nearness_at: impl Fn(&R, f32) -> Option<f32>,
     ) {
         let inside = |low: f32, high: f32, size: usize| {
             let first = low.ceil().clamp(0.0, size as f32) as usize;
@@ -144,8 +146,9 @@ impl Canvas {
         let (first, last) = inside(top, bottom, self.height);
         for row in first..last {
             let mut seen = [i32::MAX, i32::MIN];
+            let along = row_at(from as f32, row as f32);
             for column in from..to {
-                let Some(here) = nearness_at(column as f32, row as f32) else {
+                let Some(here) = nearness_at(&along, (column - from) as f32) else {
                     continue;
                 };
                 seen = [seen[0].min(column as i32), column as i32];

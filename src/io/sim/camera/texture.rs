@@ -9,13 +9,16 @@ const GRAIN: usize = 1 << 15;
 /// Samples that one stretch of grain is for.
 pub(super) const STRETCH: usize = 2048;
 
+/// Texels, row by row. The size is part of the type, so that a texel's index needs no check.
+type Table = [f32; SIDE * SIDE];
+
 /// Tables that every image reads.
 #[derive(Debug)]
 pub(super) struct Textures {
     /// Noise from -1 to 1, row by row.
-    blotches: Vec<f32>,
+    blotches: Box<Table>,
     /// The same without its finer half: neighbours differ little.
-    drifts: Vec<f32>,
+    drifts: Box<Table>,
     /// Normal noise of variance 1.
     grain: Vec<f32>,
 }
@@ -123,8 +126,8 @@ fn texel(i: i32, j: i32) -> usize {
 }
 
 /// Smooth noise on lattices of the given cells, each with its weight.
-fn noise(octaves: &[(usize, f32)]) -> Vec<f32> {
-    let mut noise = vec![0.0f32; SIDE * SIDE];
+fn noise(octaves: &[(usize, f32)]) -> Box<Table> {
+    let mut noise = Box::new([0.0f32; SIDE * SIDE]);
     for &(cell, weight) in octaves {
         let cells = SIDE / cell;
         let mut random = Random::new(cell as u64, 0xb107);
