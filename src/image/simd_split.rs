@@ -79,13 +79,13 @@ mod x86 {
     const MOST_BYTES: usize = 4;
 
     /// Picks byte `byte` of sixteen pixels out of each of the vectors that they fill.
-    fn picks(pixel_bytes: usize, byte: usize) -> [[i8; 16]; MOST_BYTES] {
-        let mut picks = [[-1; 16]; MOST_BYTES];
-        for pixel in 0..PIXELS {
-            let at = pixel * pixel_bytes + byte;
-            picks[at / 16][pixel] = (at % 16) as i8;
-        }
-        picks
+    fn picks(pixel_bytes: usize, byte: usize) -> [[i8; PIXELS]; MOST_BYTES] {
+        std::array::from_fn(|vector| {
+            std::array::from_fn(|pixel| {
+                let at = pixel * pixel_bytes + byte;
+                if at / 16 == vector { (at % 16) as i8 } else { -1 }
+            })
+        })
     }
 
     /// Sixteen bytes of each channel.
@@ -94,7 +94,11 @@ mod x86 {
     /// The processor must have AVX2, and `from` sixteen pixels of `pixel_bytes` bytes to read.
     #[target_feature(enable = "avx2")]
     #[inline]
-    unsafe fn load(from: *const u8, pixel_bytes: usize, picks: &[[[i8; 16]; MOST_BYTES]; 3]) -> [__m128i; 3] {
+    unsafe fn load(
+        from: *const u8,
+        pixel_bytes: usize,
+        picks: &[[[i8; PIXELS]; MOST_BYTES]; 3],
+    ) -> [__m128i; 3] {
         let mut channels = [_mm_setzero_si128(); 3];
         for vector in 0..pixel_bytes {
             // SAFETY: the caller vouches for `16 * pixel_bytes` bytes; a pick is 16 bytes long.

@@ -27,7 +27,7 @@ const SCENESEG_DEVIATION_BGR: [f64; 3] = [0.225, 0.224, 0.229];
 pub(super) enum Resizer {
     Bytes(ResizePlan),
     Nearest(NearestPlan),
-    Floats(LinearF32Plan),
+    Floats(Box<LinearF32Plan>),
     AutowareLetterbox(AutowareLetterboxPlan),
     NearestCrop(NearestCropPlan),
     Bevfusion(BevfusionCameraPlan),
@@ -69,7 +69,11 @@ impl Parts {
             }
             Preset::OpencvLinearF32 => {
                 let plan = LinearF32Plan::new(source_px, target_px, contraction)?;
-                Ok(Self::stretched(Resizer::Floats(plan), source_px, target_px))
+                Ok(Self::stretched(
+                    Resizer::Floats(Box::new(plan)),
+                    source_px,
+                    target_px,
+                ))
             }
             Preset::FastestDetOpencv => Ok(Self {
                 map: ByteMap::new(|_, byte| f32::from(byte) / 255.0),
@@ -99,7 +103,7 @@ impl Parts {
                     map: ByteMap::new(|channel, byte| {
                         f32::from(byte) - BEVFORMER_MEAN_BGR[in_bgr(order, channel)]
                     }),
-                    ..Self::stretched(Resizer::Floats(plan), source_px, content_px)
+                    ..Self::stretched(Resizer::Floats(Box::new(plan)), source_px, content_px)
                 })
             }
             Preset::Bevdet => {

@@ -123,7 +123,7 @@ impl PresetPlan {
         self.resizer = match self.resizer {
             Resizer::Bytes(plan) => Resizer::Bytes(plan.with_kernels(kernels)),
             Resizer::Nearest(plan) => Resizer::Nearest(plan),
-            Resizer::Floats(plan) => Resizer::Floats(plan.with_kernels(kernels)),
+            Resizer::Floats(plan) => Resizer::Floats(Box::new(plan.with_kernels(kernels))),
             Resizer::AutowareLetterbox(plan) => Resizer::AutowareLetterbox(plan.with_kernels(kernels)),
             Resizer::NearestCrop(plan) => Resizer::NearestCrop(plan),
             Resizer::Bevfusion(plan) => Resizer::Bevfusion(plan.with_kernels(kernels)),
