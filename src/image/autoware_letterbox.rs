@@ -17,7 +17,6 @@ use std::ops::Range;
 
 use super::columns::Sampler;
 use super::frame::check_size;
-use super::planes::{PlanarRows, check_length};
 use super::resize::ResizeScratch;
 use super::sink::{RowSink, RowsInMemory};
 use super::source_rows::{ByteRows, SourceRows};
@@ -158,7 +157,10 @@ impl AutowareLetterboxPlan {
         out: &mut [u8],
         workspace: &mut Workspace,
     ) -> Result<(), ImageError> {
-        check_length(out, self.output_len())?;
+        let (expected, found) = (self.output_len(), out.len());
+        if expected != found {
+            return Err(ImageError::OutputLength { expected, found });
+        }
         let row_len = self.target_px[0] * CHANNELS;
         let mut sink = RowsInMemory {
             values: out,
@@ -166,57 +168,11 @@ impl AutowareLetterboxPlan {
             row_len,
             first: 0,
         };
-        self.all_rows(image, workspace, &mut sink)
-    }
-
-    /// Writes the detector input for `image`: bytes in channel, height, width order.
-    ///
-    /// # Errors
-    /// As [`Self::apply`].
-    pub fn apply_planes(
-        &self,
-        image: &ImageRef<'_>,
-        out: &mut [u8],
-        workspace: &mut Workspace,
-    ) -> Result<(), ImageError> {
-        check_length(out, self.output_len())?;
-        let mut row = std::mem::take(&mut workspace.resize.bytes);
-        let mut sink = PlanarRows::new(out, self.target_px, &mut row, |byte: u8| byte);
-        let done = self.all_rows(image, workspace, &mut sink);
-        workspace.resize.bytes = row;
-        done
-    }
-
-    /// Writes the detector input for `image` as the deployed network takes it: 0.0 to 255.0 in channel,
-    /// height, width order.
-    ///
-    /// # Errors
-    /// As [`Self::apply`].
-    pub fn apply_f32(
-        &self,
-        image: &ImageRef<'_>,
-        out: &mut [f32],
-        workspace: &mut Workspace,
-    ) -> Result<(), ImageError> {
-        check_length(out, self.output_len())?;
-        let mut row = std::mem::take(&mut workspace.resize.bytes);
-        let mut sink = PlanarRows::new(out, self.target_px, &mut row, f32::from);
-        let done = self.all_rows(image, workspace, &mut sink);
-        workspace.resize.bytes = row;
-        done
-    }
-
-    fn all_rows(
-        &self,
-        image: &ImageRef<'_>,
-        workspace: &mut Workspace,
-        sink: &mut impl RowSink<u8>,
-    ) -> Result<(), ImageError> {
         let mut source = SourceRows::new(*image, self.kernels, &mut workspace.converted);
         source.check_size(self.source_px)?;
         let sampler = Sampler::bgr(source.format());
         let rows = 0..self.target_px[1];
-        self.rows(&mut source, &sampler, rows, &mut workspace.resize, sink);
+        self.rows(&mut source, &sampler, rows, &mut workspace.resize, &mut sink);
         Ok(())
     }
 

@@ -158,14 +158,6 @@ pub enum ImageError {
         /// Least width and height in pixels.
         least_px: [usize; 2],
     },
-    /// Another number of frames than a batch has cameras.
-    #[error("the batch has {expected} cameras, there are {found} images")]
-    CameraCount {
-        /// Cameras of the batch.
-        expected: usize,
-        /// Images given.
-        found: usize,
-    },
     /// A crop that reaches over the border of the frame.
     #[error(
         "row {} or column {} of an image of {} x {} px is asked for: the crop reaches over its border",

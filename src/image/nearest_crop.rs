@@ -131,21 +131,3 @@ impl NearestCropPlan {
         }
     }
 }
-
-/// `(value - mean) / std` in single precision, over planes of blue, green and red, with the means and
-/// deviations of the deployed configuration.
-///
-/// # Errors
-/// [`ImageError::OutputLength`] if `out` is not as long as `planes`, or that is no multiple of three.
-pub fn bevdet_normalize(planes: &[u8], out: &mut [f32]) -> Result<(), ImageError> {
-    let area = planes.len() / CHANNELS;
-    check_length(out, CHANNELS * area)?;
-    check_length(planes, CHANNELS * area)?;
-    for channel in 0..CHANNELS {
-        let range = channel * area..(channel + 1) * area;
-        for (value, &byte) in out[range.clone()].iter_mut().zip(&planes[range]) {
-            *value = NearestCropPlan::normalised(channel, byte);
-        }
-    }
-    Ok(())
-}

@@ -1,6 +1,9 @@
 //! `preprocess.cu` of Autoware's `tensorrt_yolox`.
 
-use sensorium::image::{AutowareLetterboxPlan, ImageError, Kernels, Workspace};
+use sensorium::image::{
+    AutowareLetterboxPlan, ImageError, Kernels, Layout, Preset, PresetOptions, PresetPlan, SampleType,
+    Workspace,
+};
 
 use crate::frames::{Frame, assert_same_bits, bits, format, sixty};
 
@@ -73,6 +76,21 @@ const GIVEN: [[[usize; 2]; 2]; 12] = [
     [[97, 101], [97, 101]],
 ];
 
+/// The preset's result in planes.
+fn preset(frame: &Frame, target: [usize; 2], samples: SampleType, kernels: Kernels, out: &mut [u8]) {
+    let options = PresetOptions {
+        target_px: Some(target),
+        layout: Some(Layout::Chw),
+        samples: Some(samples),
+        ..PresetOptions::DEPLOYED
+    };
+    let plan = PresetPlan::new(Preset::YoloxAutoware, frame.size_px, &options).unwrap();
+    let mut workspaces = [Workspace::default(), Workspace::default()];
+    plan.with_kernels(kernels)
+        .apply(&frame.view(), out, &mut workspaces)
+        .unwrap();
+}
+
 #[test]
 fn autoware_letterbox_equals_the_kernel_bit_for_bit() {
     let mut checked = 0;
@@ -88,16 +106,15 @@ fn autoware_letterbox_equals_the_kernel_bit_for_bit() {
             let expected = transcription(&frame, target);
             for kernels in Kernels::available() {
                 let what = format!("{source:?} {} -> {target:?}, {}", frame.format, kernels.name());
-                let plan = plan.clone().with_kernels(kernels);
                 let mut floats = vec![f32::NAN; plan.output_len()];
-                plan.apply_f32(&frame.view(), &mut floats, &mut workspace)
-                    .unwrap();
+                let out = bytemuck::cast_slice_mut(&mut floats);
+                preset(&frame, target, SampleType::F32, kernels, out);
                 assert_same_bits(&bits(&floats), &bits(&expected), &what);
                 let mut planes = vec![0xA5; plan.output_len()];
-                plan.apply_planes(&frame.view(), &mut planes, &mut workspace)
-                    .unwrap();
+                preset(&frame, target, SampleType::U8, kernels, &mut planes);
                 assert_same_bits(&planes, &bytes(&expected), &what);
                 let mut rows = vec![0xA5; plan.output_len()];
+                let plan = plan.clone().with_kernels(kernels);
                 plan.apply(&frame.view(), &mut rows, &mut workspace).unwrap();
                 assert_same_bits(&rows, &interleaved(&planes), &what);
             }
@@ -117,12 +134,8 @@ fn autoware_letterbox_equals_the_kernel_on_the_deployed_sizes() {
         let frame = Frame::noise(source, format(0), 3);
         let expected = bytes(&transcription(&frame, target));
         for kernels in Kernels::available() {
-            let plan = AutowareLetterboxPlan::new(source, target)
-                .unwrap()
-                .with_kernels(kernels);
-            let mut planes = vec![0xA5; plan.output_len()];
-            plan.apply_planes(&frame.view(), &mut planes, &mut Workspace::default())
-                .unwrap();
+            let mut planes = vec![0xA5; expected.len()];
+            preset(&frame, target, SampleType::U8, kernels, &mut planes);
             assert_same_bits(&planes, &expected, kernels.name());
         }
     }

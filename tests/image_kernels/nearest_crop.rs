@@ -1,8 +1,10 @@
 //! The `Preprocess` plugin of `bevdet_vendor`.
 
-use sensorium::image::{ImageError, NearestCropPlan, Workspace, bevdet_normalize};
+use sensorium::image::{
+    ImageError, ImageRef, NearestCropPlan, PixelFormat, Preset, PresetOptions, PresetPlan, Workspace,
+};
 
-use crate::frames::{Frame, assert_same_bits, bits, format, sixty};
+use crate::frames::{Frame, assert_same_bits, format, sixty};
 
 /// The whole result, planes of blue, green and red, or `None` where the plugin leaves a pixel unwritten.
 fn transcription(frame: &Frame, target: [usize; 2], crop: [usize; 2]) -> Option<Vec<u8>> {
@@ -66,18 +68,29 @@ fn the_deployed_crop_takes_the_known_rows_and_columns() {
 
 #[test]
 fn bevdet_takes_the_means_of_red_green_blue_off_blue_green_red() {
-    let planes = [0, 255, 124, 116, 1, 104];
-    let mut out = [f32::NAN; 6];
-    bevdet_normalize(&planes, &mut out).unwrap();
-    let expected = [
-        (0.0 - 123.675_f32) / 58.395,
-        (255.0 - 123.675_f32) / 58.395,
-        (124.0 - 116.28_f32) / 57.12,
-        (116.0 - 116.28_f32) / 57.12,
-        (1.0 - 103.53_f32) / 57.375,
-        (104.0 - 103.53_f32) / 57.375,
-    ];
-    assert_same_bits(&bits(&out), &bits(&expected), "normalized");
-    assert!(bevdet_normalize(&planes, &mut out[..5]).is_err());
-    assert!(bevdet_normalize(&planes[..5], &mut out[..5]).is_err());
+    for bgr in [[0, 124, 1], [255, 116, 104]] {
+        let pixels = bgr.repeat(1600 * 900);
+        let image = ImageRef::new(&pixels, 1600, 900, 1600 * 3, PixelFormat::Bgr8).unwrap();
+        let plan = PresetPlan::new(Preset::Bevdet, [1600, 900], &PresetOptions::DEPLOYED).unwrap();
+        let mut out = vec![f32::NAN; plan.form().bytes() / 4];
+        plan.apply(
+            &image,
+            bytemuck::cast_slice_mut(&mut out),
+            &mut [Workspace::default()],
+        )
+        .unwrap();
+        let [blue, green, red] = bgr.map(f32::from);
+        let expected = [
+            (blue - 123.675) / 58.395,
+            (green - 116.28) / 57.12,
+            (red - 103.53) / 57.375,
+        ];
+        for (plane, expected) in out.chunks_exact(704 * 256).zip(expected) {
+            assert!(
+                plane
+                    .iter()
+                    .all(|value| value.to_bits() == f32::to_bits(expected))
+            );
+        }
+    }
 }

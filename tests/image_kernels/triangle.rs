@@ -1,8 +1,8 @@
 //! `resizeAndExtractRoi_kernel` of Autoware's `camera_streampetr` and `bevfusion`.
 
 use sensorium::image::{
-    BevfusionCameraPlan, Contraction, ImageError, Kernels, StreampetrBatch, StreampetrPlan, TriangleGeometry,
-    Workspace,
+    BevfusionCameraPlan, Contraction, ImageError, Kernels, PlanCache, Preset, PresetOptions, StreampetrPlan,
+    TriangleGeometry, Workspace,
 };
 
 use crate::frames::{Frame, Noise, assert_same_bits, bits, format, sixty};
@@ -244,22 +244,26 @@ fn a_batch_holds_every_camera_at_its_own_size() {
         .map(|i| Frame::noise(sizes[i], format(i), i as u64))
         .collect();
     let views: Vec<_> = frames.iter().map(Frame::view).collect();
-    let batch = StreampetrBatch::new(&sizes, [32, 24]).unwrap();
-    let mut out = vec![f32::NAN; batch.output_len()];
-    let mut workspace = Workspace::default();
-    batch.apply(&views, &mut out, &mut workspace).unwrap();
+    let options = PresetOptions {
+        target_px: Some([32, 24]),
+        ..PresetOptions::DEPLOYED
+    };
+    let cache = PlanCache::new(Preset::Streampetr, options, 3).unwrap();
+    let mut out = vec![f32::NAN; 3 * 3 * 32 * 24];
+    let (mut geometries, mut workspaces) = (Vec::new(), [Workspace::default()]);
+    cache
+        .apply_all(
+            &views,
+            bytemuck::cast_slice_mut(&mut out),
+            &mut geometries,
+            &mut workspaces,
+        )
+        .unwrap();
     let expected: Vec<f32> = frames
         .iter()
         .flat_map(|f| streampetr(f, [32, 24], true))
         .collect();
     assert_same_bits(&bits(&out), &bits(&expected), "batch");
-    assert_eq!(
-        batch.apply(&views[1..], &mut out, &mut workspace),
-        Err(ImageError::CameraCount {
-            expected: 3,
-            found: 2
-        })
-    );
 }
 
 #[test]

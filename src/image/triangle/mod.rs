@@ -16,7 +16,7 @@ mod taps;
 
 pub use bevfusion::BevfusionCameraPlan;
 pub use geometry::TriangleGeometry;
-pub use streampetr::{StreampetrBatch, StreampetrPlan};
+pub use streampetr::StreampetrPlan;
 
 pub(super) use resize::{SUMS, Share, accumulate};
 pub(super) use taps::{BLOCK, ColumnTaps};
