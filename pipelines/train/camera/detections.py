@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cells import grid_cells
+from preprocess import input_scale
 
 NMS_THRESHOLD = 0.45
 
@@ -18,9 +19,9 @@ class Detections:
     edges: np.ndarray
 
 
-def decode(output: np.ndarray, score_threshold: float, scale: float) -> Detections:
-    """The boxes of an output (1, cells, 10) whose score, objectness times class, is above the threshold; of boxes of a
-    class that overlap by more than `NMS_THRESHOLD`, the best. `scale`: pixels of the input per pixel of the image.
+def decode(output: np.ndarray, score_threshold: float, image: np.ndarray) -> Detections:
+    """The boxes in an image by its output (1, cells, 10), those whose score, objectness times class, is above the
+    threshold; of boxes of a class that overlap by more than `NMS_THRESHOLD`, the best. Clipped to the image.
     """
     rows, cells = output[0], grid_cells()
     scores = rows[:, 4:5] * rows[:, 5:]
@@ -36,7 +37,11 @@ def decode(output: np.ndarray, score_threshold: float, scale: float) -> Detectio
         rivals = [other for other in kept if label[other] == label[index]]
         if not rivals or _pixel_overlaps(edges[cell[rivals]], edges[cell[index]]).max() <= NMS_THRESHOLD:
             kept.append(index)
-    return Detections(label[kept], scores[cell[kept], label[kept]], edges[cell[kept]] / scale)
+    height, width = image.shape[:2]
+    in_image = np.clip(
+        edges[cell[kept]] / np.float32(input_scale(image)), 0, np.float32([width, height, width, height])
+    )
+    return Detections(label[kept], scores[cell[kept], label[kept]], in_image)
 
 
 def overlaps(boxes: np.ndarray, box: np.ndarray) -> np.ndarray:
