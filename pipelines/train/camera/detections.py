@@ -27,7 +27,7 @@ def decode(output: np.ndarray, score_threshold: float, image: np.ndarray) -> Det
     scores = rows[:, 4:5] * rows[:, 5:]
     middles = (rows[:, :2] + cells[:, :2]) * cells[:, 2:]
     halves = np.exp(rows[:, 2:4]) * cells[:, 2:] / 2
-    edges = np.concatenate([middles - halves, middles + halves], axis=1)
+    edges = np.concatenate([middles - halves, middles + halves], axis=1) / np.float32(input_scale(image))
 
     cell, label = np.nonzero(scores > score_threshold)
     order = np.argsort(-scores[cell, label], kind="stable")
@@ -38,9 +38,7 @@ def decode(output: np.ndarray, score_threshold: float, image: np.ndarray) -> Det
         if not rivals or _pixel_overlaps(edges[cell[rivals]], edges[cell[index]]).max() <= NMS_THRESHOLD:
             kept.append(index)
     height, width = image.shape[:2]
-    in_image = np.clip(
-        edges[cell[kept]] / np.float32(input_scale(image)), 0, np.float32([width, height, width, height])
-    )
+    in_image = np.clip(edges[cell[kept]], 0, np.float32([width, height, width, height]))
     return Detections(label[kept], scores[cell[kept], label[kept]], in_image)
 
 
