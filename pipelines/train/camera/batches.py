@@ -13,7 +13,7 @@ from frames import FrameFolder
 WINDOWS_PER_BATCH = 8
 # The last steps see whole frames, as the deployed network does. They take about as long as as many steps of windows.
 FRAMES_PER_BATCH = 4
-WHOLE_FRAME_STEPS = 400
+WHOLE_FRAME_STEPS = 800
 AHEAD = 3
 
 

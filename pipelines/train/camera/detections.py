@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cells import grid_cells
+from preprocess import input_scale
 
 NMS_THRESHOLD = 0.45
 
@@ -18,15 +19,15 @@ class Detections:
     edges: np.ndarray
 
 
-def decode(output: np.ndarray, score_threshold: float, scale: float) -> Detections:
-    """The boxes of an output (1, cells, 10) whose score, objectness times class, is above the threshold; of boxes of a
-    class that overlap by more than `NMS_THRESHOLD`, the best. `scale`: pixels of the input per pixel of the image.
+def decode(output: np.ndarray, score_threshold: float, image: np.ndarray) -> Detections:
+    """The boxes in an image by its output (1, cells, 10), those whose score, objectness times class, is above the
+    threshold; of boxes of a class that overlap by more than `NMS_THRESHOLD`, the best. Clipped to the image.
     """
     rows, cells = output[0], grid_cells()
     scores = rows[:, 4:5] * rows[:, 5:]
     middles = (rows[:, :2] + cells[:, :2]) * cells[:, 2:]
     halves = np.exp(rows[:, 2:4]) * cells[:, 2:] / 2
-    edges = np.concatenate([middles - halves, middles + halves], axis=1)
+    edges = np.concatenate([middles - halves, middles + halves], axis=1) / np.float32(input_scale(image))
 
     cell, label = np.nonzero(scores > score_threshold)
     order = np.argsort(-scores[cell, label], kind="stable")
@@ -36,7 +37,9 @@ def decode(output: np.ndarray, score_threshold: float, scale: float) -> Detectio
         rivals = [other for other in kept if label[other] == label[index]]
         if not rivals or _pixel_overlaps(edges[cell[rivals]], edges[cell[index]]).max() <= NMS_THRESHOLD:
             kept.append(index)
-    return Detections(label[kept], scores[cell[kept], label[kept]], edges[cell[kept]] / scale)
+    height, width = image.shape[:2]
+    in_image = np.clip(edges[cell[kept]], 0, np.float32([width, height, width, height]))
+    return Detections(label[kept], scores[cell[kept], label[kept]], in_image)
 
 
 def overlaps(boxes: np.ndarray, box: np.ndarray) -> np.ndarray:

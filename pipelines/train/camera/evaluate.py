@@ -19,7 +19,7 @@ from detections import Detections, decode
 from frames import BOX, CLASS_NAMES, Frame, FrameFolder, is_counted
 from graph import INPUT, OUTPUT
 from metrics import ClassMetrics, Tally, table
-from preprocess import input_scale, network_input
+from preprocess import network_input
 
 LOWEST_SCORE = 0.02
 DRAWN_SCORE = 0.3
@@ -34,7 +34,7 @@ def evaluate(model: bytes, frames: FrameFolder, draw: Path | None = None) -> dic
     for index in range(len(frames)):
         frame = frames[index]
         (output,) = session.run([OUTPUT], {INPUT: network_input(frame.image)})
-        found = decode(output, LOWEST_SCORE, input_scale(frame.image))
+        found = decode(output, LOWEST_SCORE, frame.image)
         for label, name in enumerate(CLASS_NAMES):
             tallies[name].add(found, label, frame.boxes)
         if draw is not None and index < DRAWN_FRAMES:

@@ -1,6 +1,6 @@
 """Trains the network on simulated frames and writes a checkpoint.
 
-    python train.py --frames frames --out yolox_sim.pt [--steps 3000] [--seed 1] [--resume]
+    python train.py --frames frames --out yolox_sim.pt [--steps 6000] [--seed 1] [--resume]
 
 The same frames, seed, steps, thread count and kind of processor give the same weights. The checkpoint is written every
 few steps; with --resume, training goes on from it as if it had not stopped. Until the rate begins to fall, it makes no
@@ -116,7 +116,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--frames", type=Path, required=True, help="folder of `sensorium sim frames`")
     parser.add_argument("--out", type=Path, required=True, help="the checkpoint to write")
-    parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--steps", type=int, default=6000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint")
