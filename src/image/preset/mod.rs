@@ -166,7 +166,6 @@ impl Preset {
                 (Layout::Chw, SampleType::F32)
             }
             Self::Bevfusion => (Layout::Chw, SampleType::U8),
-            Self::YoloxAutoware => (Layout::Chw, SampleType::F32),
             Self::OpencvLinearF32 => (Layout::Hwc, SampleType::F32),
             _ => (Layout::Hwc, SampleType::U8),
         }
