@@ -4,7 +4,9 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use sensorium::image::{ImageRef, LetterboxPlan, PixelFormat, Workspace};
+use sensorium::image::{
+    ImageRef, LetterboxPlan, PixelFormat, Preset, PresetOptions, PresetPlan, SampleType, Workspace,
+};
 
 /// Counts allocations of all threads while armed.
 struct Counting;
@@ -32,7 +34,7 @@ unsafe impl GlobalAlloc for Counting {
 static GLOBAL: Counting = Counting;
 
 #[test]
-fn frames_of_every_format_allocate_nothing_after_the_first() {
+fn frames_of_every_format_and_for_every_preset_allocate_nothing_after_the_first() {
     let formats = [
         PixelFormat::Rgb8,
         PixelFormat::Mono16,
@@ -59,5 +61,31 @@ fn frames_of_every_format_allocate_nothing_after_the_first() {
             ARMED.store(false, Ordering::SeqCst);
         }
     }
+    every_preset_allocates_nothing_after_the_first_frame();
     assert_eq!(ALLOCATIONS.load(Ordering::SeqCst), 0);
+}
+
+/// Part of the only test here: another one would be counted as well.
+fn every_preset_allocates_nothing_after_the_first_frame() {
+    let (width, height) = (800, 450);
+    let data = vec![99; width * height * 3 / 2];
+    let image = ImageRef::new(&data, width, height, width, PixelFormat::Nv12).unwrap();
+    for preset in Preset::ALL {
+        for samples in [SampleType::Bf16, SampleType::F32] {
+            let options = PresetOptions {
+                target_px: preset.deployed_px().is_none().then_some([640, 360]),
+                samples: Some(samples),
+                ..PresetOptions::DEPLOYED
+            };
+            let plan = PresetPlan::new(preset, [width, height], &options).unwrap();
+            let mut input = vec![0_f32; plan.form().bytes().div_ceil(4)];
+            let input = &mut bytemuck::cast_slice_mut(&mut input)[..plan.form().bytes()];
+            let mut workspaces = [Workspace::default()];
+            for counted in [false, true] {
+                ARMED.store(counted, Ordering::SeqCst);
+                plan.apply(&image, input, &mut workspaces).unwrap();
+                ARMED.store(false, Ordering::SeqCst);
+            }
+        }
+    }
 }
