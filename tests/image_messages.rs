@@ -218,6 +218,43 @@ fn a_mosaic_in_a_grey_file_is_colour() {
     }
 }
 
+/// A picture of twice the network's size, as a JPEG that may be decoded at half of it.
+#[test]
+fn boxes_of_a_jpeg_decoded_to_scale_are_in_pixels_of_the_whole_image_and_a_mosaic_is_never_scaled() {
+    const WHOLE: usize = 2 * SIDE;
+    let lab = Lab::new();
+    let (small, [x1, y1, x2, y2]) = numbered(9);
+    let pixel = |x: usize, y: usize| &small.data()[3 * ((y / 2) * SIDE + x / 2)..][..3];
+    let places = || (0..WHOLE * WHOLE).map(|at| (at % WHOLE, at / WHOLE));
+    let rgb = places().flat_map(|(x, y)| pixel(x, y).to_vec()).collect();
+    let picture = Image::new(rgb, WHOLE, WHOLE, PixelFormat::Rgb8).unwrap();
+    // Red where both numbers are even, blue where both are odd.
+    let mosaic = places().map(|(x, y)| pixel(x, y)[x % 2 + y % 2]).collect();
+    let mosaic = Image::new(mosaic, WHOLE, WHOLE, PixelFormat::Mono8).unwrap();
+    let [picture, mosaic] = [picture, mosaic].map(|image| encode_jpeg(&image.view(), 100).unwrap());
+    lab.bag(&[
+        tiny::compressed(TOPIC, 0, "rgb8; jpeg compressed bgr8", &picture),
+        tiny::compressed(TOPIC, PERIOD_NS, "bayer_rggb8; jpeg compressed ", &mosaic),
+    ]);
+    let scaled = "models.squares.decode_to_scale=true";
+    let run = lab.run(&["--set", scaled, "--jsonl", "out.jsonl"]);
+    assert_eq!((run.code, run.frames()), (Some(0), [2, 2, 0, 0]), "{run:?}");
+    let expected = [x1, y1, x2, y2].map(|edge| 2.0 * edge);
+    for line in lab.lines("out.jsonl") {
+        let boxes = found(&line);
+        let [(label, edges)] = &boxes[..] else {
+            panic!("one box, not {boxes:?}");
+        };
+        assert_eq!(label, "red");
+        for (edge, expected) in edges.iter().zip(expected) {
+            assert!(
+                (edge - expected).abs() <= 1.0,
+                "{boxes:?} instead of {expected:?}"
+            );
+        }
+    }
+}
+
 /// image_transport_plugins issue 1, on recordings: one camera publishes rgb8, the other bgr8.
 #[test]
 fn recordings_of_both_channel_orders_become_blue_green_red() {

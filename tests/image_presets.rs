@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use half::bf16;
 use sensorium::image::{
     ChannelOrder, Image, ImageError, Kernels, Layout, PixelFormat, PlanCache, Preset, PresetOptions,
-    PresetPlan, SampleType, Workspace, decode_image,
+    PresetPlan, SampleType, Workspace, decode_image, scale_intrinsics,
 };
 
 /// Repeatable noise.
@@ -119,7 +119,17 @@ fn opencv_presets_equal_opencv_bit_for_bit() {
         }
     };
     let mut cases = Vec::new();
-    for preset in [Preset::SceneSeg, Preset::Bevformer, Preset::Meteor] {
+    let opencv = [
+        Preset::SceneSeg,
+        Preset::Bevformer,
+        Preset::Meteor,
+        Preset::YoloxOpencv,
+        Preset::FastestDetOpencv,
+        Preset::OpencvArea,
+        Preset::OpencvNearest,
+        Preset::OpencvLinear,
+    ];
+    for preset in opencv {
         for (i, size) in sizes(preset).into_iter().enumerate() {
             cases.push((preset, frame(i as u64 + 1, size)));
         }
@@ -160,8 +170,7 @@ fn opencv_presets_equal_opencv_bit_for_bit() {
         support::run(oracle.arg(folder.path()));
         for (i, (preset, image)) in cases.iter().enumerate() {
             let expected = std::fs::read(folder.path().join(format!("{i}.dst"))).unwrap();
-            let plan =
-                PresetPlan::new(*preset, [image.width(), image.height()], &PresetOptions::DEPLOYED).unwrap();
+            let plan = PresetPlan::new(*preset, [image.width(), image.height()], &options(*preset)).unwrap();
             let ours = apply(&plan, image, 1);
             assert_eq!(ours.len(), expected.len());
             let wrong = ours.iter().zip(&expected).filter(|(a, b)| a != b).count();
@@ -301,7 +310,7 @@ fn options_that_a_preset_does_not_have_are_refused() {
         assert!(error.contains(preset.name()) && error.contains(word), "{error}");
     };
     let none = PresetOptions::DEPLOYED;
-    refused(Preset::YoloxOpencv, none, "target size");
+    refused(Preset::YoloxOpencv, none, "has to be given");
     let bytes = PresetOptions {
         samples: Some(SampleType::U8),
         ..none
@@ -393,4 +402,72 @@ fn the_cameras_of_a_moment_lie_one_after_another() {
         assert!(matches!(error, ImageError::OutputLength { .. }), "{error}");
     }
     assert_eq!(geometries[1].source_px, [640, 480]);
+}
+
+/// A point of the input, by the way back and by the camera matrix, is the same place of the frame.
+#[test]
+fn boxes_and_camera_matrices_agree_for_every_preset() {
+    for preset in Preset::ALL {
+        let source_px = match preset {
+            Preset::OpencvLinearF32 => [160, 90],
+            _ => [1920, 1080],
+        };
+        let plan = PresetPlan::new(preset, source_px, &options(preset)).unwrap();
+        let geometry = plan.geometry();
+        let matrix = [900.0, 0.0, 955.5, 0.0, 910.0, 540.25, 0.0, 0.0, 1.0];
+        let [fx, _, cx, _, fy, cy, ..] = scale_intrinsics(&matrix, &geometry);
+        let [width, height] = geometry.content_px.map(|side| side as f32);
+        let corners = [0.0, 0.0, width, height];
+        let frame = geometry.back.to_source(corners);
+        for (i, at) in corners.into_iter().enumerate() {
+            let (focal, centre, scaled_focal, scaled_centre) = match i % 2 {
+                0 => (matrix[0], matrix[2], fx, cx),
+                _ => (matrix[4], matrix[5], fy, cy),
+            };
+            let ray = (f64::from(frame[i]) - centre) / focal;
+            let scaled_ray = (f64::from(at) - scaled_centre) / scaled_focal;
+            // Sides are cut to whole pixels, which moves the far edge by up to one of them.
+            assert!(
+                (ray - scaled_ray).abs() * scaled_focal < 1.01,
+                "{} corner {i}",
+                preset.name()
+            );
+        }
+    }
+}
+
+#[test]
+fn a_box_comes_back_through_stage_crop_and_a_fraction() {
+    let back = |preset, source_px| {
+        let plan = PresetPlan::new(preset, source_px, &options(preset)).unwrap();
+        plan.geometry().back
+    };
+    // BEVDet: a frame of half the size is doubled, taken at 0.44, and loses 140 rows.
+    let bevdet = back(Preset::Bevdet, [800, 450]);
+    let [x, y, ..] = bevdet.to_source([440.0, 80.0, 0.0, 0.0]);
+    assert!((x - 500.0).abs() < 1e-3 && (y - 250.0).abs() < 1e-3, "{x} {y}");
+    // BEVFormer: 0.8, then nothing but padding.
+    let [x, y, ..] = back(Preset::Bevformer, [1600, 900]).to_source([80.0, 40.0, 0.0, 0.0]);
+    assert!((x - 100.0).abs() < 1e-3 && (y - 50.0).abs() < 1e-3, "{x} {y}");
+    // StreamPETR: 1920 x 1080 at 4/9 is 853 x 480, of which 106 columns go on the left.
+    let [x, y, ..] = back(Preset::Streampetr, [1920, 1080]).to_source([14.0, 40.0, 0.0, 0.0]);
+    assert!((x - 270.0).abs() < 1e-2 && (y - 90.0).abs() < 1e-2, "{x} {y}");
+    // An eighth of 900 rows are 113, one of which is half empty.
+    let eighth = back(Preset::OpencvLinear, [200, 113]).from_decoded([200, 113], [1600, 900]);
+    let whole = back(Preset::OpencvLinear, [200, 113]);
+    let [.., y] = whole.to_source([0.0, 0.0, 0.0, 50.0]);
+    let [.., y_whole] = eighth.to_source([0.0, 0.0, 0.0, 50.0]);
+    assert!((y_whole - 8.0 * y).abs() < 1e-2, "{y_whole} {y}");
+    assert_eq!(eighth.size_px(), [1600, 900]);
+}
+
+#[test]
+fn what_is_cut_off_and_what_is_empty_is_told() {
+    let plan = PresetPlan::new(Preset::Bevfusion, [800, 450], &PresetOptions::DEPLOYED).unwrap();
+    let geometry = plan.geometry();
+    assert_eq!(
+        (geometry.resized_px, geometry.content_px),
+        ([320, 180], [320, 180])
+    );
+    assert_eq!(geometry.target_px, [576, 384]);
 }

@@ -324,3 +324,19 @@ fn rasters_that_do_not_fit_are_refused() {
         ImageError::WrongRasterLength { .. }
     ));
 }
+
+#[test]
+fn a_mean_of_more_pixels_than_a_sum_can_hold_is_refused() {
+    let error = ResizePlan::area([5_000, 5_000], [1, 1]).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            ImageError::BlockTooLarge {
+                pixels: 25_000_000,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    ResizePlan::area([5_000, 5_000], [2, 2]).unwrap();
+}

@@ -60,20 +60,6 @@ def onnx_call(path, size, threads):
     return lambda: session.run(None, {name: pixels})
 
 
-def letterbox_call(width, height, size, rgb):
-    cv2.setNumThreads(1)
-    image = (np.arange(height * width * 3) * 7 % 251).reshape(height, width, 3).astype(np.uint8)
-    ratio = min(size / width, size / height)
-
-    def call():
-        source = cv2.cvtColor(image, cv2.COLOR_RGB2BGR) if rgb else image
-        canvas = np.full((size, size, 3), 114, np.uint8)
-        small = cv2.resize(source, (int(width * ratio), int(height * ratio)), interpolation=cv2.INTER_LINEAR)
-        canvas[: small.shape[0], : small.shape[1]] = small
-
-    return call
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("data", type=pathlib.Path)
@@ -89,17 +75,12 @@ def main():
             call = onnx_call(models / file, size, threads)
             for precision in ("fp32", "bf16"):
                 cases.append(("network", f"network/{name}/{precision}/{threads}", f"ONNX Runtime fp32, {threads} thread(s)", call))
-    for ours_name, width, height, rgb in (("1920x1080_bgr8", 1920, 1080, False), ("640x480_rgb8", 640, 480, True)):
-        cases.append(("letterbox", ours_name, "OpenCV, 1 thread", letterbox_call(width, height, 416, rgb)))
 
     best = {}
     for _ in range(arguments.rounds):
-        measured = ours("network", "network", env) | ours("letterbox", "", env)
+        measured = ours("network", "network", env)
         for bench, name, peer, call in cases:
-            matching = [
-                key for key in measured
-                if key == name or (bench == "letterbox" and name in key and "scalar" not in key)
-            ]
+            matching = [key for key in measured if key == name]
             if not matching:
                 raise SystemExit(f"no bench is called {name}; there are {sorted(measured)}")
             mine, theirs = measured[matching[0]], timed(call)

@@ -1,5 +1,6 @@
 //! Boxes in images as JSON lines.
 
+use std::collections::HashMap;
 use std::io::BufRead;
 
 use serde::Deserialize;
@@ -42,21 +43,41 @@ struct LineBox {
 /// [`LineError`] for the first line that cannot be used.
 pub fn read_images(input: impl BufRead) -> Result<Vec<ReportedImage>, LineError> {
     let mut images = Vec::new();
+    let mut lines_of_images = HashMap::new();
     for (line, text) in (1..).zip(input.lines()) {
         let at_line = |problem| LineError { line, problem };
         let text = text.map_err(|e| at_line(LineProblem::Read(e)))?;
         if text.trim().is_empty() {
             continue;
         }
-        let parsed: Line = serde_json::from_str(&text).map_err(|e| at_line(LineProblem::Form(e)))?;
+        let parsed: Line = serde_json::from_str(&text).map_err(|e| at_line(LineProblem::ImageForm(e)))?;
         let detections = match (parsed.detections, parsed.objects) {
             (Some(detections), _) => detections,
             (None, Some(_)) => continue,
             (None, None) => {
                 let missing = serde_json::Error::missing_field("detections");
-                return Err(at_line(LineProblem::Form(missing)));
+                return Err(at_line(LineProblem::ImageForm(missing)));
             }
         };
+        let image = (parsed.stream.clone(), parsed.stamp_ns);
+        if let Some(first) = lines_of_images.insert(image, line) {
+            return Err(at_line(LineProblem::ImageTwice {
+                stream: parsed.stream,
+                stamp_ns: parsed.stamp_ns,
+                first,
+            }));
+        }
+        let wrong = detections
+            .iter()
+            .position(|found| !(0.0..=1.0).contains(&found.score));
+        if let Some(object) = wrong {
+            return Err(at_line(LineProblem::Value {
+                object,
+                name: "score",
+                value: f64::from(detections[object].score),
+                expected: "scores go from 0 to 1",
+            }));
+        }
         let boxes = detections.into_iter().map(|found| LabelledBox {
             label: found.label,
             box_xyxy: found.box_xyxy,
@@ -92,5 +113,10 @@ mod tests {
         );
         let error = read_images(format!("{good}\n{{}}\n").as_bytes()).unwrap_err();
         assert_eq!(error.line, 2);
+        let error = read_images(format!("{good}\n{good}\n").as_bytes()).unwrap_err();
+        assert!(error.to_string().contains("line 1 already"), "{error}");
+        let unsure = good.replace("0.5", "1.5");
+        let error = read_images(unsure.as_bytes()).unwrap_err();
+        assert!(error.to_string().contains("score 1.5"), "{error}");
     }
 }

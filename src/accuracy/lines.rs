@@ -38,6 +38,19 @@ pub enum LineProblem {
     /// Not a frame.
     #[error("not a frame of objects: {0}")]
     Form(#[source] serde_json::Error),
+    /// Not an image.
+    #[error("not an image with detections: {0}")]
+    ImageForm(#[source] serde_json::Error),
+    /// Two lines of one image.
+    #[error("image {stamp_ns} of {stream} is that of line {first} already")]
+    ImageTwice {
+        /// Its stream.
+        stream: String,
+        /// Its stamp in nanoseconds.
+        stamp_ns: i64,
+        /// Line that had it first.
+        first: usize,
+    },
     /// An object without a score.
     #[error("object {object} has no score; every detection needs one")]
     NoScore {

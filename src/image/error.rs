@@ -4,6 +4,19 @@ use super::PixelFormat;
 use super::format::ACCEPTED_ENCODINGS;
 use super::frame::MAX_SIDE_PX;
 
+/// An option of a preset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PresetOption {
+    /// Width and height of the input.
+    Target,
+    /// Type of the values.
+    Samples,
+    /// How sums are rounded.
+    Contraction,
+    /// Pixels of the resized frame for each of the frame.
+    Scale,
+}
+
 /// A frame, a size or a preset that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -109,6 +122,22 @@ pub enum ImageError {
         /// Values given.
         found: usize,
     },
+    /// Blocks of so many pixels that their sum does not fit.
+    #[error("every output pixel is the mean of {pixels} pixels, at most {most} are supported")]
+    BlockTooLarge {
+        /// Pixels of a block.
+        pixels: usize,
+        /// Most pixels of a block.
+        most: usize,
+    },
+    /// A scale that is no positive number, or too large.
+    #[error("a scale of {} x {} is not above 0 and at most {most}", scale[0], scale[1])]
+    BadScale {
+        /// The scale along x and y, as text.
+        scale: [String; 2],
+        /// The largest scale.
+        most: u32,
+    },
     /// The target slice begins where its floats cannot.
     #[error("output slice is not aligned to {alignment} bytes")]
     Misaligned {
@@ -131,6 +160,8 @@ pub enum ImageError {
     PresetOption {
         /// Name of the preset.
         preset: &'static str,
+        /// The option.
+        option: PresetOption,
         /// What is wrong, and what would be right.
         reason: String,
     },

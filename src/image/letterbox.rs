@@ -197,9 +197,23 @@ impl BackMap {
     }
 
     /// The way on to an image of `full_px` (width, height) that was decoded at `decoded_px`.
+    ///
+    /// A decoder makes whole eighths of an image and rounds its sides up, so where both sides agree the ratio is that of
+    /// the eighths, not that of the sides.
     #[must_use]
     pub fn from_decoded(self, decoded_px: [usize; 2], full_px: [usize; 2]) -> Self {
-        self.through_stage(decoded_px, full_px)
+        if decoded_px == full_px {
+            return self;
+        }
+        let eighths = (1..8).find(|eighths| full_px.map(|side| (side * eighths).div_ceil(8)) == decoded_px);
+        match eighths {
+            Some(eighths) => Self {
+                ratio: self.ratio.map(|ratio| ratio * eighths as f32 / 8.0),
+                size_px: full_px.map(|side| side as u32),
+                ..self
+            },
+            None => self.through_stage(decoded_px, full_px),
+        }
     }
 
     /// The way on to the frame that was resized from `frame_px` to `stage_px` before anything else.

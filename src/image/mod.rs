@@ -52,7 +52,7 @@ pub use autoware_letterbox::AutowareLetterboxPlan;
 pub use contraction::Contraction;
 pub use decode::{DecodeError, DecodeOptions, Decoded, decode_image, decode_into};
 pub use encode::{EncodeError, encode_jpeg, encode_png};
-pub use error::ImageError;
+pub use error::{ImageError, PresetOption};
 pub use format::PixelFormat;
 pub use frame::{Image, ImageRef, MAX_SIDE_PX};
 pub use intrinsics::scale_intrinsics;

@@ -68,8 +68,12 @@ impl PlanCache {
             self.hits.fetch_add(1, Ordering::Relaxed);
             return Ok((plan, false));
         }
+        // Other streams need not wait for the tables of a new size.
+        drop(plans);
         let plan = Arc::new(PresetPlan::new(self.preset, source_px, &self.options)?);
         self.misses.fetch_add(1, Ordering::Relaxed);
+        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        plans.retain(|held| held.geometry().source_px != source_px);
         if plans.len() == self.capacity {
             plans.pop_front();
         }

@@ -11,6 +11,9 @@ use super::source_rows::{ByteRows, SourceRows};
 use super::taps::{Alignment, ColumnTaps, RowTap, row_taps};
 use super::{ImageError, ImageRef, Raster, Workspace};
 
+/// Most pixels of which a mean is taken: their sum has to fit a signed number of 32 bits, as it has in OpenCV.
+const MOST_BLOCK_PIXELS: usize = i32::MAX as usize / 255;
+
 /// A resize from one size to another: its tables, computed once.
 #[derive(Debug, Clone)]
 pub struct ResizePlan {
@@ -67,8 +70,16 @@ impl ResizePlan {
     /// Where a side grows, OpenCV blends two samples, with other weights than `INTER_LINEAR`.
     ///
     /// # Errors
-    /// [`ImageError::BadSize`].
+    /// [`ImageError::BadSize`], [`ImageError::BlockTooLarge`].
     pub fn area(source_px: [usize; 2], target_px: [usize; 2]) -> Result<Self, ImageError> {
+        let block = [0, 1].map(|side| source_px[side] / target_px[side].max(1));
+        let pixels = block[0].saturating_mul(block[1]);
+        if pixels > MOST_BLOCK_PIXELS {
+            return Err(ImageError::BlockTooLarge {
+                pixels,
+                most: MOST_BLOCK_PIXELS,
+            });
+        }
         Self::of(source_px, target_px, || {
             let sides = [0, 1].map(|side| (source_px[side], target_px[side]));
             if sides

@@ -5,7 +5,8 @@ use super::linear_f32::{self, LinearTaps};
 use super::simd::Kernels;
 
 impl Kernels {
-    /// See [`linear_f32::blend_columns`]; `row` has [`linear_f32::ROW_PADDING`] values after its last sample.
+    /// See [`linear_f32::blend_columns`]. Faster near the end of a row that has [`linear_f32::ROW_PADDING`] values after its
+    /// last sample.
     pub(super) fn blend_columns_f32(
         self,
         row: &[f32],

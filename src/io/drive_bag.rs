@@ -72,6 +72,12 @@ pub enum DriveBagError {
     /// A message is too long.
     #[error(transparent)]
     Cdr(#[from] CdrError),
+    /// A camera that the bag was not made for.
+    #[error("the bag was made without topic {topic}; name its camera when it is created")]
+    Topic {
+        /// The topic.
+        topic: String,
+    },
     /// ROS 2 has no such time.
     #[error(
         "{stamp_ns} ns since 1970 is beyond January 2038, the last time of ROS 2; start the drive earlier"
@@ -106,8 +112,8 @@ struct Channels {
 }
 
 impl Channels {
-    fn of(&self, topic: &str) -> RecordChannel {
-        match topic {
+    fn of(&self, topic: &str) -> Option<RecordChannel> {
+        Some(match topic {
             POINTS_TOPIC => self.points,
             TF_TOPIC => self.tf,
             TF_STATIC_TOPIC => self.tf_static,
@@ -116,11 +122,13 @@ impl Channels {
             TRUTH_MARKERS_TOPIC => self.markers,
             CLOCK_TOPIC => self.clock,
             _ => {
-                let mut cameras = self.cameras.iter();
-                let found = cameras.find(|(name, _)| name == topic);
-                found.map_or(self.clock, |(_, channel)| *channel)
+                return self
+                    .cameras
+                    .iter()
+                    .find(|(name, _)| name == topic)
+                    .map(|&(_, channel)| channel);
             }
-        }
+        })
     }
 }
 
@@ -175,7 +183,12 @@ impl DriveBag {
     pub fn write(&mut self, frame: &DriveFrame) -> Result<(), DriveBagError> {
         let first = !std::mem::replace(&mut self.mounted, true);
         for message in drive_messages(frame, first)? {
-            let channel = self.channels.of(&message.topic);
+            let channel = self
+                .channels
+                .of(&message.topic)
+                .ok_or_else(|| DriveBagError::Topic {
+                    topic: message.topic.to_string(),
+                })?;
             self.recorder.write(
                 channel,
                 message.log_time_ns,

@@ -4,8 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Head, HeadError, HostModel, Placement, PrepareError, PreparedFrame, Sensor, SensorData};
 use crate::image::{
-    BackMap, DEFAULT_PLANS, ImageError, ImageRef, PlanCache, PlanCounts, Preset, PresetOptions, TensorForm,
-    Workspace,
+    BackMap, DEFAULT_PLANS, ImageError, ImageRef, PlanCache, Preset, PresetOptions, TensorForm, Workspace,
 };
 use crate::outputs::{Detections, Detections2D};
 
@@ -85,12 +84,6 @@ impl Detector {
     #[must_use]
     pub const fn input_bytes(&self) -> usize {
         self.form.bytes()
-    }
-
-    /// How often the plan for a frame was at hand.
-    #[must_use]
-    pub fn plan_counts(&self) -> PlanCounts {
-        self.plans.counts()
     }
 
     /// Writes the network's input for one image into `input` (at least [`Detector::input_bytes`] long) and

@@ -30,8 +30,6 @@ pub struct TruthImage {
     pub stream: Arc<str>,
     /// Stamp of the image in nanoseconds.
     pub stamp_ns: i64,
-    /// Width and height of the image in pixels.
-    pub image_size_px: [u32; 2],
     /// The road users that can be seen on it.
     pub boxes: Vec<TrueBox>,
 }
@@ -55,7 +53,6 @@ impl TruthLog {
             log.images.push(TruthImage {
                 stream: image_topic(camera).into(),
                 stamp_ns,
-                image_size_px: [camera.width_px, camera.height_px],
                 boxes: image.truth,
             });
         }
@@ -204,7 +201,6 @@ fn play_frames(made: Receiver<Made>, with_points: bool, truth: &TruthLog, stage:
             Ok(messages) => messages,
             Err(error) => return stage.damaged(error.to_string()),
         };
-        truth.push(frame);
         let (played, beside): (Vec<_>, Vec<_>) = messages.into_iter().partition(|message| {
             &*message.type_name == IMAGE_TYPE || with_points && &*message.topic == POINTS_TOPIC
         });
@@ -237,6 +233,8 @@ fn play_frames(made: Receiver<Made>, with_points: bool, truth: &TruthLog, stage:
                 return;
             }
         }
+        // What was not handed over was not there for the run.
+        truth.push(frame);
     }
 }
 

@@ -1,11 +1,11 @@
 //! Measures frames that came out and keeps what the report shows of them.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::frame::{Detected, Sample};
+use super::gallery::Gallery;
 use super::prepare::{read_cloud, thumbnail};
 use super::run::Progress;
 use crate::lidar::PointCloud;
@@ -15,12 +15,6 @@ use crate::telemetry::{
     LatencyOptions, LatencyRecorder, Ledger, MonotonicClock, Observation, Stage, StreamAccount, Streams,
     Timeline,
 };
-
-/// Moments in the report's gallery.
-const GALLERY: usize = 8;
-
-/// Moments whose frames may still come.
-const LATEST_MOMENTS: usize = 64;
 
 /// Width and height of the gallery's pictures in pixels, at most.
 const GALLERY_SIDE_PX: usize = 960;
@@ -33,7 +27,7 @@ pub(crate) struct Meter {
     clock: MonotonicClock,
     latency: Mutex<LatencyRecorder>,
     timeline: Mutex<Timeline>,
-    gallery: Option<Mutex<Gallery>>,
+    gallery: Option<Mutex<Gallery<Arc<Sample<Detected>>>>>,
     /// Stamps are of the present, so that the age of a result can be told.
     live: bool,
     progress: Arc<dyn Progress>,
@@ -45,55 +39,6 @@ impl fmt::Debug for Meter {
         f.debug_struct("Meter")
             .field("latency", &self.latency)
             .finish_non_exhaustive()
-    }
-}
-
-/// A spread of moments over a run of unknown length: every `stride`-th stamp with all frames of it, and when there are too
-/// many, every other one of them goes and the stride doubles.
-#[derive(Debug, Default)]
-struct Gallery {
-    /// Number of the moment and the frames of it.
-    moments: Vec<(u64, Vec<Arc<Sample<Detected>>>)>,
-    /// Stamps of the latest moments with their numbers, for frames of theirs that come later.
-    latest: VecDeque<(i64, u64)>,
-    seen: u64,
-    stride: u64,
-}
-
-impl Gallery {
-    fn offer(&mut self, sample: &Arc<Sample<Detected>>) {
-        let position = self.position(sample.meta.stamp_ns);
-        if let Some((_, frames)) = self.moments.iter_mut().find(|(number, _)| *number == position) {
-            frames.push(Arc::clone(sample));
-            return;
-        }
-        self.stride = self.stride.max(1);
-        if !position.is_multiple_of(self.stride) {
-            return;
-        }
-        if self.moments.len() == GALLERY {
-            self.stride *= 2;
-            let stride = self.stride;
-            self.moments
-                .retain(|(position, _)| position.is_multiple_of(stride));
-            if !position.is_multiple_of(stride) {
-                return;
-            }
-        }
-        self.moments.push((position, vec![Arc::clone(sample)]));
-    }
-
-    /// The number of the moment of this stamp.
-    fn position(&mut self, stamp_ns: i64) -> u64 {
-        if let Some(&(_, number)) = self.latest.iter().find(|(stamp, _)| *stamp == stamp_ns) {
-            return number;
-        }
-        if self.latest.len() == LATEST_MOMENTS {
-            self.latest.pop_front();
-        }
-        self.latest.push_back((stamp_ns, self.seen));
-        self.seen += 1;
-        self.seen - 1
     }
 }
 
@@ -153,7 +98,7 @@ impl Meter {
             gallery
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
-                .offer(sample);
+                .offer(&meta.stream, meta.stamp_ns, sample);
         }
     }
 
@@ -179,7 +124,7 @@ impl Meter {
             return pictures;
         };
         let gallery = gallery.lock().unwrap_or_else(PoisonError::into_inner);
-        for sample in gallery.moments.iter().flat_map(|(_, frames)| frames) {
+        for sample in gallery.frames() {
             match &sample.payload.detections {
                 Detections::Image(found) => pictures.frames.extend(photo(sample, found)),
                 Detections::Objects(found) => pictures.sweeps.extend(from_above(sample, found)),

@@ -13,6 +13,7 @@ mod ending;
 mod error;
 mod finish;
 mod frame;
+mod gallery;
 mod inputs;
 mod meter;
 mod models;

@@ -154,12 +154,22 @@ impl StageLogic for Prepare {
 impl Prepare {
     /// Says when a stream's images change their size.
     fn note_size(&self, stream: &Arc<str>, size_px: [u32; 2], planned: bool) {
-        if let Some([from_width, from_height]) = self.sizes.note(stream, size_px, planned) {
-            let [width, height] = size_px;
+        let Some([from_width, from_height]) = self.sizes.note(stream, size_px, planned) else {
+            return;
+        };
+        let [width, height] = size_px;
+        // A topic whose sizes take turns has its plans at hand, and would fill the log.
+        if planned {
             tracing::info!(
                 actor = self.name,
                 stream = %stream,
                 "images are now {width} x {height} px, {from_width} x {from_height} px before: pre-processing planned anew"
+            );
+        } else {
+            tracing::debug!(
+                actor = self.name,
+                stream = %stream,
+                "images are now {width} x {height} px, {from_width} x {from_height} px before"
             );
         }
     }
@@ -248,6 +258,10 @@ fn with_image<T>(
         }
         "sensor_msgs/msg/CompressedImage" => {
             let compressed = CompressedImageMsg::decode(&message.data)?;
+            let options = match is_mosaic(compressed.format) {
+                true => DecodeOptions::default(),
+                false => options,
+            };
             let decoded = decode_into(compressed.data, options, pixels)?;
             use_image(Picture {
                 pixels: as_published(decoded.image, compressed.format)?,
@@ -259,6 +273,12 @@ fn with_image<T>(
             expected: Sensor::Camera,
         }),
     }
+}
+
+/// Whether a grey file holds a colour mosaic, whose neighbours must not be blended.
+fn is_mosaic(format: &str) -> bool {
+    let source = CompressedFormat::parse(format).source_encoding;
+    source.is_some_and(|source| source.starts_with("bayer_"))
 }
 
 /// The image as it was before compression. `image_transport` stores a colour mosaic as a grey file, and only the

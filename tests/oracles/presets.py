@@ -39,7 +39,28 @@ def meteor(frame: np.ndarray) -> np.ndarray:
     return cv2.resize(frame, (768, 432), interpolation=cv2.INTER_AREA)
 
 
-PRESETS = {"sceneseg": sceneseg, "bevformer": bevformer, "meteor": meteor}
+def yolox_opencv(frame: np.ndarray) -> np.ndarray:
+    canvas = np.full((64, 96, 3), 114, np.uint8)
+    ratio = min(64 / frame.shape[0], 96 / frame.shape[1])
+    size = (int(frame.shape[1] * ratio), int(frame.shape[0] * ratio))
+    canvas[: size[1], : size[0]] = cv2.resize(frame, size, interpolation=cv2.INTER_LINEAR)
+    return canvas
+
+
+def stretched(method: int):
+    return lambda frame: cv2.resize(frame, (96, 64), interpolation=method)
+
+
+PRESETS = {
+    "sceneseg": sceneseg,
+    "bevformer": bevformer,
+    "meteor": meteor,
+    "yolox_opencv": yolox_opencv,
+    "fastestdet_opencv": stretched(cv2.INTER_LINEAR),
+    "opencv_linear": stretched(cv2.INTER_LINEAR),
+    "opencv_area": stretched(cv2.INTER_AREA),
+    "opencv_nearest": stretched(cv2.INTER_NEAREST),
+}
 
 def main() -> None:
     folder = pathlib.Path(sys.argv[1])

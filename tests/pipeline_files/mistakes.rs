@@ -329,6 +329,23 @@ const MISTAKES: &[(&str, &str, &[&str])] = &[
         "preprocess: fastestdet_opencv",
         &["p.yaml:7:17: a yolox network cannot be fed by `fastestdet_opencv` | expected `yolox_opencv`"],
     ),
+    (
+        "preprocess: yolox_opencv",
+        "preprocess: sceneseg\n    upload: uint8",
+        &["p.yaml:8:13: `sceneseg` normalises pixels, which bytes leave out | expected `bf16` or `fp32`"],
+    ),
+    (
+        "preprocess: yolox_opencv",
+        "preprocess: yolox_opencv\n    upload: fp32\n    contraction: fused",
+        &[
+            "p.yaml:9:18: pre-processing preset yolox_opencv: no floats are blended, so there is no contraction to choose | not with this preset",
+        ],
+    ),
+    (
+        "preprocess: yolox_opencv",
+        "preprocess: bevfusion\n    decode_to_scale: true",
+        &["p.yaml:8:22: `bevfusion` counts out the pixels of whole images | expected `false`"],
+    ),
     // Files and keys of zenoh.
     (
         "weights: \"\"",

@@ -128,7 +128,10 @@ fn row(class: &BoxAccuracy) -> Vec<String> {
         class.false_alarms.to_string(),
         share(class.hits, class.hits + class.false_alarms),
         share(class.hits, class.objects),
-        format!("{:.2}", class.average_precision),
+        match class.objects {
+            0 => "-".to_owned(),
+            _ => format!("{:.2}", class.average_precision),
+        },
     ]
 }
 

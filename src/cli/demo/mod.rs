@@ -47,7 +47,7 @@ const MATCH_M: f64 = 1.0;
 
 /// Drives through a simulated town, finds what is on the road, and tells how well and how fast.
 ///
-/// The drive is made while it plays, at the pace of real sensors: a LiDAR with 10 sweeps a second and three cameras with 5
+/// The drive is made while it plays, at the pace of real sensors: a LiDAR with 10 sweeps a second and three cameras with 2
 /// images a second each. CenterPoint and YOLOX run on the embedded device, one process for both. What comes of it is left
 /// in a folder: a report with pictures, a recording of everything for Foxglove, and detections and truth as JSON lines.
 #[derive(Debug, clap::Args)]

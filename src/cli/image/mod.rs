@@ -25,6 +25,7 @@ pub(super) struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     Preset(preset::Args),
+    /// Lists the presets, with the form of the input as it is deployed.
     Presets,
     Sheet(sheet::Args),
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::ValueHint;
 use font8x8::UnicodeFonts;
-use miette::{IntoDiagnostic, WrapErr};
+use miette::IntoDiagnostic;
 
 use super::view::Picture;
 use crate::cli::report;
@@ -63,11 +63,10 @@ pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
         let (picture, line) = match show(preset, &image, args.size) {
             Ok(shown) => shown,
             // Some sizes are refused; the sheet says so.
-            Err(error @ ImageError::UnverifiedScale { .. }) => {
+            Err(error) => {
                 tracing::warn!(preset = preset.name(), %error, "left out");
-                (None, "refused: not verified for this size".to_owned())
+                (None, "refused for a picture of this size".to_owned())
             }
-            Err(error) => return Err(error).into_diagnostic().wrap_err(preset.name()),
         };
         sheet
             .tile(

@@ -194,6 +194,13 @@ impl Preset {
         matches!(self, Self::Bevfusion)
     }
 
+    /// Whether a smaller image of the same view gives the same input, but for a little blur: not where pixels of the
+    /// camera are counted out.
+    #[must_use]
+    pub const fn allows_decode_to_scale(self) -> bool {
+        !matches!(self, Self::Bevdet | Self::Bevfusion | Self::Bevformer)
+    }
+
     /// Whether products and sums of floats can be rounded in more than one way.
     #[must_use]
     pub const fn has_contraction(self) -> bool {

@@ -1,6 +1,6 @@
 //! What can be chosen of a preset.
 
-use super::super::{ChannelOrder, Contraction, ImageError, Layout, SampleType};
+use super::super::{ChannelOrder, Contraction, ImageError, Layout, PresetOption, SampleType};
 use super::Preset;
 
 /// Largest scale.
@@ -40,38 +40,47 @@ impl PresetOptions {
     /// # Errors
     /// [`ImageError::PresetOption`].
     pub fn check(&self, preset: Preset) -> Result<(), ImageError> {
-        let refuse = |reason: String| ImageError::PresetOption {
+        let refuse = |option, reason: String| ImageError::PresetOption {
             preset: preset.name(),
+            option,
             reason,
         };
         if self.samples == Some(SampleType::U8) && preset.computes_in_float() {
             return Err(refuse(
+                PresetOption::Samples,
                 "values are floats, which uint8 cannot hold; take bf16 or fp32".to_owned(),
             ));
         }
         if self.contraction.is_some() && !preset.has_contraction() {
             return Err(refuse(
+                PresetOption::Contraction,
                 "no floats are blended, so there is no contraction to choose".to_owned(),
             ));
         }
         match self.scale {
             Some(_) if !preset.takes_scale() => {
-                return Err(refuse("the scale is no parameter of it".to_owned()));
+                return Err(refuse(
+                    PresetOption::Scale,
+                    "the scale is no parameter of it".to_owned(),
+                ));
             }
             Some(scale) if !(scale > 0.0 && scale <= MOST_SCALE) => {
-                return Err(refuse(format!(
-                    "a scale of {scale} is not above 0 and at most {MOST_SCALE}"
-                )));
+                return Err(refuse(
+                    PresetOption::Scale,
+                    format!("a scale of {scale} is not above 0 and at most {MOST_SCALE}"),
+                ));
             }
             _ => {}
         }
         match (self.target_px, preset) {
-            (Some(_), _) if !preset.takes_target() => {
-                Err(refuse("the size of the input is fixed".to_owned()))
-            }
-            (None, _) if preset.deployed_px().is_none() => {
-                Err(refuse("a target size has to be given".to_owned()))
-            }
+            (Some(_), _) if !preset.takes_target() => Err(refuse(
+                PresetOption::Target,
+                "the size of the input is fixed".to_owned(),
+            )),
+            (None, _) if preset.deployed_px().is_none() => Err(refuse(
+                PresetOption::Target,
+                "the size of the input has to be given".to_owned(),
+            )),
             _ => Ok(()),
         }
     }

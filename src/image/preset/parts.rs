@@ -3,7 +3,8 @@
 use super::super::byte_map::ByteMap;
 use super::super::{
     AutowareLetterboxPlan, BackMap, BevfusionCameraPlan, ChannelOrder, ImageError, LetterboxPlan,
-    LinearF32Plan, NearestCropPlan, NearestPlan, PAD_VALUE, ResizePlan, StreampetrPlan, TriangleGeometry,
+    LinearF32Plan, NearestCropPlan, NearestPlan, PAD_VALUE, PresetOption, ResizePlan, StreampetrPlan,
+    TriangleGeometry,
 };
 use super::{Preset, PresetOptions};
 
@@ -39,6 +40,9 @@ pub(super) enum Resizer {
 pub(super) struct Parts {
     pub(super) resizer: Resizer,
     pub(super) target_px: [usize; 2],
+    /// Width and height of what the resizer writes, from the top left.
+    pub(super) written_px: [usize; 2],
+    /// Width and height of the part of it that shows the frame.
     pub(super) content_px: [usize; 2],
     pub(super) resized_px: [usize; 2],
     pub(super) cropped_px: [usize; 2],
@@ -87,6 +91,7 @@ impl Parts {
                 if source_px[0] < target_px[0] || source_px[1] < target_px[1] {
                     return Err(ImageError::PresetOption {
                         preset: preset.name(),
+                        option: PresetOption::Target,
                         reason: format!(
                             "a frame of {} x {} px would have to grow to {} x {} px; only shrinking is defined",
                             source_px[0], source_px[1], target_px[0], target_px[1]
@@ -140,6 +145,7 @@ impl Parts {
         Self {
             resizer,
             target_px,
+            written_px: target_px,
             content_px: target_px,
             resized_px: target_px,
             cropped_px: [0; 2],
@@ -150,7 +156,12 @@ impl Parts {
     }
 
     fn cropped(resizer: Resizer, geometry: &TriangleGeometry) -> Self {
+        let content_px = [0, 1].map(|side| {
+            let shown = geometry.resized_px[side] - geometry.start_px[side];
+            shown.min(geometry.crop_px[side])
+        });
         Self {
+            content_px,
             resized_px: geometry.resized_px,
             cropped_px: geometry.start_px,
             back: BackMap::with_crop(geometry.source_px, geometry.scale, geometry.start_px),

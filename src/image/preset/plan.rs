@@ -64,6 +64,8 @@ pub struct PresetPlan {
     preset: Preset,
     form: TensorForm,
     geometry: Geometry,
+    /// Width and height of what the resizer writes.
+    written_px: [usize; 2],
     /// The resize before everything else.
     stage: Option<ResizePlan>,
     resizer: Resizer,
@@ -107,6 +109,7 @@ impl PresetPlan {
                 cropped_px: parts.cropped_px,
                 back: parts.back.through_stage(source_px, frame_px),
             },
+            written_px: parts.written_px,
             stage,
             resizer: parts.resizer,
             map: parts.map,
@@ -201,7 +204,7 @@ impl PresetPlan {
         let bgr = Sampler::bgr(source.format());
         let writer = TensorWriter {
             rows,
-            content_width: self.geometry.content_px[0],
+            content_width: self.written_px[0],
             map: &self.map,
             padding: self.padding,
             kernels: self.kernels,
@@ -227,7 +230,7 @@ impl PresetPlan {
     ) {
         let sampler = self.in_order(bgr);
         let range = writer.rows.range();
-        let content = range.start..range.end.min(self.geometry.content_px[1]).max(range.start);
+        let content = range.start..range.end.min(self.written_px[1]).max(range.start);
         let below = content.end..range.end;
         match &self.resizer {
             Resizer::Bytes(plan) => plan.rows::<4, 3>(source, &sampler, content, resize, &mut writer),

@@ -3,6 +3,9 @@
 use super::super::ImageError;
 use super::super::frame::check_size;
 
+/// Largest scale: that of a frame of one pixel and an input of the largest size.
+const MOST_SCALE: u32 = 1 << 14;
+
 /// A crop of a resized image. The resized image is never made; only its size counts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TriangleGeometry {
@@ -34,10 +37,19 @@ impl TriangleGeometry {
     /// of `bevfusion`.
     ///
     /// # Errors
-    /// As [`Self::covering`].
+    /// As [`Self::covering`], and [`ImageError::BadScale`].
     pub fn scaled(source_px: [usize; 2], crop_px: [usize; 2], scale: [f32; 2]) -> Result<Self, ImageError> {
         for [width, height] in [source_px, crop_px] {
             check_size(width, height)?;
+        }
+        if !scale
+            .iter()
+            .all(|&scale| scale > 0.0 && scale <= MOST_SCALE as f32)
+        {
+            return Err(ImageError::BadScale {
+                scale: scale.map(|scale| scale.to_string()),
+                most: MOST_SCALE,
+            });
         }
         let resized_px = [0, 1].map(|i| (source_px[i] as f32 * scale[i]) as usize);
         if resized_px.contains(&0) {

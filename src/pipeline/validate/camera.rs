@@ -10,7 +10,7 @@ use super::super::settings::Labels;
 use super::super::source::Span;
 use super::super::tree::{self, Entry};
 use super::{Validator, value_span};
-use crate::image::PresetOptions;
+use crate::image::{ImageError, PresetOption, PresetOptions, SampleType};
 use crate::perception::YoloxParams;
 
 impl Validator<'_> {
@@ -117,18 +117,38 @@ impl Validator<'_> {
                 target_px: preset.takes_target().then_some(ANY_PX),
                 ..options
             }
-            .check(preset)
+            .check(preset)?;
+            Ok((preset, options))
         });
-        if let Err(error) = checked {
-            let key = if settings.upload.is_some() {
-                "upload"
-            } else {
-                "preprocess"
-            };
+        let mut refuse = |key: &str, message: String, label: &str| {
             self.problems.push(
-                Problem::error(error.to_string(), value_span(entry, key), "not with this preset")
+                Problem::error(message, value_span(entry, key), label)
                     .related(value_span(entry, "preprocess"), "this one"),
             );
+        };
+        match checked {
+            Ok((preset, options)) => {
+                if options.samples == Some(SampleType::U8) && preset.byte_scale().is_none() {
+                    let message = format!("`{}` normalises pixels, which bytes leave out", preset.name());
+                    refuse("upload", message, "expected `bf16` or `fp32`");
+                }
+                if settings.decode_to_scale && !preset.allows_decode_to_scale() {
+                    let message = format!("`{}` counts out the pixels of whole images", preset.name());
+                    refuse("decode_to_scale", message, "expected `false`");
+                }
+            }
+            Err(error) => {
+                let key = match error {
+                    ImageError::PresetOption { option, .. } => match option {
+                        PresetOption::Samples => "upload",
+                        PresetOption::Contraction => "contraction",
+                        PresetOption::Scale => "preprocess_scale",
+                        PresetOption::Target => "preprocess",
+                    },
+                    _ => "preprocess",
+                };
+                refuse(key, error.to_string(), "not with this preset");
+            }
         }
     }
 
