@@ -49,7 +49,7 @@ fn the_demo_leaves_a_report_a_recording_and_what_eval_takes() {
     assert!(page.contains("class=\"moment\"") && page.contains("data:image/png;base64"));
     assert!(page.matches("data:image/jpeg;base64").count() >= 3);
     assert_eq!(lines(&out.join("truth.jsonl")).len(), 5);
-    assert_eq!(lines(&out.join("image_truth.jsonl")).len(), 9);
+    assert_eq!(lines(&out.join("image_truth.jsonl")).len(), 3);
     let found = lines(&out.join("detections.jsonl"));
     for kind in ["objects", "detections"] {
         assert!(
