@@ -88,8 +88,14 @@ pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
 
 /// What a preset makes of a picture, and a line about it.
 fn show(preset: Preset, image: &Image, size_px: [usize; 2]) -> Result<(Option<Image>, String), ImageError> {
+    let source_px = [image.width(), image.height()];
+    let size_px = match preset {
+        // Of floats, this scale is known to the bit.
+        Preset::OpencvLinearF32 => source_px.map(|side| side * 4 / 5),
+        _ => size_px,
+    };
     let options = super::with_size(preset, PresetOptions::DEPLOYED, size_px);
-    let plan = PresetPlan::new(preset, [image.width(), image.height()], &options)?;
+    let plan = PresetPlan::new(preset, source_px, &options)?;
     let form = plan.form();
     let mut input = vec![0_f32; form.bytes().div_ceil(size_of::<f32>())];
     let input = &mut bytemuck::cast_slice_mut(&mut input)[..form.bytes()];
