@@ -14,6 +14,9 @@ use super::simd::Kernels;
 use super::sink::PlanarSink;
 use super::{Contraction, ImageError, MAX_CHANNELS, Raster};
 
+/// Source and target sides in whose proportion results of IPP are known to the bit.
+const IPP_RATIOS: [[usize; 2]; 4] = [[1, 1], [5, 4], [7, 4], [3, 1]];
+
 /// Samples that the vector kernels may read past the end of a row.
 pub(super) const ROW_PADDING: usize = 32;
 
@@ -92,11 +95,6 @@ impl LinearTaps {
                 .collect(),
         }
     }
-
-    /// Whether every weight is a multiple of one eighth: then every way of computing it gives the same.
-    fn exact(&self) -> bool {
-        self.weight.iter().all(|weight| (weight * 8.0).fract() == 0.0)
-    }
 }
 
 impl fmt::Debug for LinearTaps {
@@ -110,8 +108,8 @@ impl LinearF32Plan {
     ///
     /// # Errors
     /// [`ImageError::BadSize`], and [`ImageError::UnverifiedScale`] where OpenCV's own result is not known to the
-    /// bit: an exact halving of both sides, and with [`Contraction::Fused`] every scale whose weights are no
-    /// multiples of one eighth.
+    /// bit: an exact halving of both sides, and with [`Contraction::Fused`] every scale but 1, 4/5, 4/7 and 1/3. Of others
+    /// IPP computes the weights, or the last columns, in another way.
     pub fn new(
         source_px: [usize; 2],
         target_px: [usize; 2],
@@ -123,7 +121,10 @@ impl LinearF32Plan {
         let columns = LinearTaps::columns(source_px[0], target_px[0]);
         let rows = LinearTaps::rows(source_px[1], target_px[1]);
         let halves = source_px == target_px.map(|side| 2 * side);
-        let known = contraction == Contraction::Separate || (columns.exact() && rows.exact());
+        let known = contraction == Contraction::Separate
+            || IPP_RATIOS.iter().any(|[from, to]| {
+                [0, 1].map(|side| source_px[side] * to == target_px[side] * from) == [true; 2]
+            });
         if halves || !known {
             return Err(ImageError::UnverifiedScale { source_px, target_px });
         }

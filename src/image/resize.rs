@@ -25,8 +25,6 @@ pub struct ResizePlan {
 
 #[derive(Debug, Clone)]
 enum Method {
-    /// Both sides shrink to exactly one half: OpenCV takes the mean of 2 x 2 pixels.
-    Halve,
     /// Fixed-point bilinear blend, columns first.
     Blend { columns: ColumnTaps, rows: Vec<RowTap> },
     /// Both sides shrink by whole factors: mean of a block.
@@ -60,7 +58,7 @@ impl ResizePlan {
     pub fn new(source_px: [usize; 2], target_px: [usize; 2]) -> Result<Self, ImageError> {
         let halves = source_px == target_px.map(|side| 2 * side);
         Self::of(source_px, target_px, || match halves {
-            true => Method::Halve,
+            true => Method::Mean { factor: [2, 2] },
             false => Method::blend(source_px, target_px, Alignment::Centres),
         })
     }
@@ -230,7 +228,6 @@ impl ResizePlan {
         sink: &mut impl RowSink<u8>,
     ) {
         match &self.method {
-            Method::Halve => self.halve::<LANES, CHANNELS>(source, sampler, out_rows, scratch, sink),
             Method::Blend { columns, rows } => {
                 let mut cache = RowCache::new(scratch, self.target_px[0] * LANES);
                 for y in out_rows {
@@ -244,6 +241,7 @@ impl ResizePlan {
                     });
                 }
             }
+            // OpenCV rounds the mean of four pixels of two channels in another way.
             Method::Mean { factor: [2, 2] } if CHANNELS != 2 => {
                 self.halve::<LANES, CHANNELS>(source, sampler, out_rows, scratch, sink);
             }
