@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use clap::{ValueEnum, ValueHint};
+use clap::ValueHint;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use half::bf16;
 use miette::{IntoDiagnostic, WrapErr, miette};
 use ndarray::Array4;
@@ -37,17 +38,17 @@ pub(super) struct Args {
     #[arg(long, value_name = "WxH", value_parser = super::size)]
     size: Option<[usize; 2]>,
     /// Order of the axes, where it is not the preset's own.
-    #[arg(long, value_enum)]
-    layout: Option<LayoutWord>,
+    #[arg(long, value_parser = one_of(Layout::ALL, Layout::name))]
+    layout: Option<Layout>,
     /// Type of the values, where it is not the preset's own.
-    #[arg(long = "type", value_enum)]
-    samples: Option<SampleWord>,
+    #[arg(long = "type", value_parser = one_of(SampleType::ALL, SampleType::name))]
+    samples: Option<SampleType>,
     /// Order of the channels, where it is not the preset's own.
-    #[arg(long, value_enum)]
-    order: Option<OrderWord>,
+    #[arg(long, value_parser = one_of(ChannelOrder::ALL, ChannelOrder::name))]
+    order: Option<ChannelOrder>,
     /// How float blends are rounded, where it is not the preset's own.
-    #[arg(long, value_enum)]
-    contraction: Option<ContractionWord>,
+    #[arg(long, value_parser = one_of(Contraction::ALL, Contraction::name))]
+    contraction: Option<Contraction>,
     /// Pixels of the resized picture for each of the picture, where a preset has that as a parameter.
     #[arg(long)]
     scale: Option<f32>,
@@ -65,55 +66,31 @@ pub(super) struct Args {
     intrinsics: Vec<f64>,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum LayoutWord {
-    Hwc,
-    Chw,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum SampleWord {
-    Uint8,
-    Bf16,
-    Fp32,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum OrderWord {
-    Bgr,
-    Rgb,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum ContractionWord {
-    Fused,
-    Separate,
-}
-
 impl Args {
-    fn options(&self) -> PresetOptions {
+    const fn options(&self) -> PresetOptions {
         PresetOptions {
             target_px: self.size,
-            layout: self.layout.map(|word| match word {
-                LayoutWord::Hwc => Layout::Hwc,
-                LayoutWord::Chw => Layout::Chw,
-            }),
-            samples: self.samples.map(|word| match word {
-                SampleWord::Uint8 => SampleType::U8,
-                SampleWord::Bf16 => SampleType::Bf16,
-                SampleWord::Fp32 => SampleType::F32,
-            }),
-            order: self.order.map(|word| match word {
-                OrderWord::Bgr => ChannelOrder::Bgr,
-                OrderWord::Rgb => ChannelOrder::Rgb,
-            }),
-            contraction: self.contraction.map(|word| match word {
-                ContractionWord::Fused => Contraction::Fused,
-                ContractionWord::Separate => Contraction::Separate,
-            }),
-            scale: self.scale,
+            layout: self.layout,
+            samples: self.samples,
+            order: self.order,
+            contraction: self.contraction,
+            scale: match self.scale {
+                Some(scale) => Some([scale; 2]),
+                None => None,
+            },
         }
     }
+}
+
+/// Takes the name of one of `all`.
+fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
+    all: [T; N],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(all.map(name)).try_map(move |word| {
+        let found = all.into_iter().find(|&value| name(value) == word);
+        found.ok_or("no such word")
+    })
 }
 
 /// Runs the command.
