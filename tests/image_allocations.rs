@@ -1,37 +1,15 @@
 //! In the steady state a frame of any format reaches the network's input without an allocation.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+#[path = "support/allocations.rs"]
+mod allocations;
 
+use std::sync::atomic::Ordering;
+
+use allocations::{ALLOCATIONS, ARMED};
 use sensorium::image::{
     ImageRef, LetterboxPlan, PixelFormat, Preset, PresetOptions, PresetPlan, SampleType, Workspace,
 };
-
-/// Counts allocations of all threads while armed.
-struct Counting;
-
-static ARMED: AtomicBool = AtomicBool::new(false);
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call goes to the system allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if ARMED.load(Ordering::SeqCst) {
-            ALLOCATIONS.fetch_add(1, Ordering::SeqCst);
-        }
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
-
-#[global_allocator]
-static GLOBAL: Counting = Counting;
 
 #[test]
 fn frames_of_every_format_and_for_every_preset_allocate_nothing_after_the_first() {

@@ -1,39 +1,17 @@
 //! In the steady state the LiDAR path allocates nothing.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+#[path = "support/allocations.rs"]
+mod allocations;
 
+use std::sync::atomic::Ordering;
+
+use allocations::{ALLOCATIONS, ARMED};
 use sensorium::lidar::{
     DensifyConfig, EncoderInput, FeatureRows, PillarGridSpec, PillarSet, PointCloud, PointLayout,
     RigidTransform, SlotFill, SlotHistory, StreamDensifiers, SweepPoints, assign_pillars,
     canvas_gather_index, decorate,
 };
-
-/// Counts allocations of all threads while armed.
-struct Counting;
-
-static ARMED: AtomicBool = AtomicBool::new(false);
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call goes to the system allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if ARMED.load(Ordering::SeqCst) {
-            ALLOCATIONS.fetch_add(1, Ordering::SeqCst);
-        }
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
-
-#[global_allocator]
-static GLOBAL: Counting = Counting;
 
 /// A spiral whose length and place differ from frame to frame.
 fn sweep(frame: usize) -> PointCloud {

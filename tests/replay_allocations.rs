@@ -1,9 +1,12 @@
 //! In the steady state the trace runner and the device allocate nothing.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+#[path = "support/allocations.rs"]
+mod allocations;
 
+use std::sync::atomic::Ordering;
+
+use allocations::{ALLOCATIONS, ARMED};
 use sensorium::device::{
     Activation, BufferClass, Conv2dDesc, CpuConfig, CpuDevice, Device, Geometry2d, OpDesc, Operand,
     WeightDesc,
@@ -11,31 +14,6 @@ use sensorium::device::{
 use sensorium::ops::DeviceTensor;
 use sensorium::tensor::{DType, TensorSpec, View};
 use sensorium::trace::{BankOptions, Select, StateOptions, StreamBanks, TraceOptions, TraceRunner};
-
-/// Counts allocations of all threads while armed.
-struct Counting;
-
-static ARMED: AtomicBool = AtomicBool::new(false);
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call goes to the system allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if ARMED.load(Ordering::SeqCst) {
-            ALLOCATIONS.fetch_add(1, Ordering::SeqCst);
-        }
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
-
-#[global_allocator]
-static GLOBAL: Counting = Counting;
 
 const SIDE: usize = 32;
 const CHANNELS: usize = 16;
