@@ -8,7 +8,7 @@ use metrics::{
     Counter, CounterFn, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
 };
 use sensorium::telemetry::{
-    DropReason, FrameTimes, LatencyOptions, LatencyRecorder, Ledger, Observation, Stage, Streams,
+    DropReason, FrameSizes, FrameTimes, LatencyOptions, LatencyRecorder, Ledger, Observation, Stage, Streams,
 };
 
 /// Sum and number of what was recorded under each name with its labels.
@@ -118,4 +118,21 @@ fn frames_drops_restarts_and_stage_times_reach_the_metrics() {
         .map(|(key, value)| (key.to_owned(), value)),
     );
     assert_eq!(found, expected);
+}
+
+#[test]
+fn plans_of_pre_processing_are_counted_by_whether_they_were_at_hand() {
+    let sums = Sums::default();
+    metrics::with_local_recorder(&sums, || {
+        let sizes = FrameSizes::default();
+        for planned in [true, false, false] {
+            sizes.note(&"front".into(), [640, 400], planned);
+        }
+    });
+    let found = sums.0.lock().unwrap().clone();
+    let key = |result| format!("sensorium_preprocess_plans_total{{result={result}}}");
+    assert_eq!(
+        found,
+        BTreeMap::from([(key("hit"), (2.0, 2)), (key("miss"), (1.0, 1))])
+    );
 }
