@@ -17,18 +17,18 @@ use std::ops::Range;
 
 use super::columns::Sampler;
 use super::frame::check_size;
-use super::resize::ResizeScratch;
-use super::sink::{RowSink, RowsInMemory};
-use super::source_rows::{ByteRows, SourceRows};
-use super::{BackMap, ImageError, ImageRef, Kernels, PAD_VALUE, Workspace};
+use super::row_pair::RowPair;
+use super::sink::RowSink;
+use super::source_rows::ByteRows;
+use super::{BackMap, ImageError, Kernels};
 
 /// Channels of the result: blue, green, red.
 const CHANNELS: usize = 3;
 /// Values per pixel between the blends of columns and of rows; the fourth is left out in the end.
 pub(super) const LANES: usize = 4;
 
-/// Fits frames of one size into a detector input as Autoware's `tensorrt_yolox` does: resized, top left, the
-/// rest filled with [`PAD_VALUE`], channels blue, green, red.
+/// Fits frames of one size into a detector input as Autoware's `tensorrt_yolox` does: resized, top left. The rest of the
+/// input is [`PAD_VALUE`](super::PAD_VALUE).
 #[derive(Debug, Clone)]
 pub struct AutowareLetterboxPlan {
     source_px: [usize; 2],
@@ -140,103 +140,26 @@ impl AutowareLetterboxPlan {
         BackMap::new(self.source_px, [self.scale; 2])
     }
 
-    /// Values of the detector input: `target_height * target_width * 3`.
-    #[must_use]
-    pub const fn output_len(&self) -> usize {
-        self.target_px[0] * self.target_px[1] * CHANNELS
-    }
-
-    /// Writes the detector input for `image`: bytes in height, width, channel order.
-    ///
-    /// # Errors
-    /// [`ImageError::SizeMismatch`] if the frame has another size than the plan, and
-    /// [`ImageError::OutputLength`] if `out` is not [`Self::output_len`] long.
-    pub fn apply(
-        &self,
-        image: &ImageRef<'_>,
-        out: &mut [u8],
-        workspace: &mut Workspace,
-    ) -> Result<(), ImageError> {
-        let (expected, found) = (self.output_len(), out.len());
-        if expected != found {
-            return Err(ImageError::OutputLength { expected, found });
-        }
-        let row_len = self.target_px[0] * CHANNELS;
-        let mut sink = RowsInMemory {
-            values: out,
-            step: row_len,
-            row_len,
-            first: 0,
-        };
-        let mut source = SourceRows::new(*image, self.kernels, &mut workspace.converted);
-        source.check_size(self.source_px)?;
-        let sampler = Sampler::bgr(source.format());
-        let rows = 0..self.target_px[1];
-        self.rows(&mut source, &sampler, rows, &mut workspace.resize, &mut sink);
-        Ok(())
-    }
-
-    /// Writes the rows `out_rows` of the target with their padding, the three channels that `sampler` picks.
+    /// Writes the rows `out_rows` of the content, the three channels that `sampler` picks.
     pub(super) fn rows(
         &self,
         source: &mut impl ByteRows,
         sampler: &Sampler<LANES>,
         out_rows: Range<usize>,
-        scratch: &mut ResizeScratch,
+        scratch: &mut RowPair<Vec<f32>>,
         sink: &mut impl RowSink<u8>,
     ) {
-        let [width, height] = self.content_px;
-        let mut pair = RowPair::new(&mut scratch.floats, width * LANES);
+        let values = self.content_px[0] * LANES;
+        scratch.start(|row| row.resize(values, 0.0));
         for y in out_rows {
-            if y >= height {
-                sink.row(y, |row| row.fill(PAD_VALUE));
-                continue;
-            }
             let (first, weight) = (self.rows.first[y] as usize, self.rows.weight[y]);
-            let blended = pair.get(first, |y, out| {
+            let blended = scratch.get([first, first + 1], |y, out| {
                 self.kernels
                     .blend_pairs_across(source.row(y), sampler, &self.columns, out);
             });
-            sink.row(y, |row| {
-                let (content, beside) = row.split_at_mut(width * CHANNELS);
-                self.kernels.blend_pairs_down(blended, weight, content);
-                beside.fill(PAD_VALUE);
-            });
+            let blended = blended.map(Vec::as_slice);
+            sink.row(y, |row| self.kernels.blend_pairs_down(blended, weight, row));
         }
-    }
-}
-
-/// The two rows of blended columns that an output row needs; neighbouring output rows share them.
-struct RowPair<'a> {
-    slots: [&'a mut [f32]; 2],
-    held: [Option<usize>; 2],
-}
-
-impl<'a> RowPair<'a> {
-    fn new(memory: &'a mut Vec<f32>, row_len: usize) -> Self {
-        if memory.len() < 2 * row_len {
-            memory.resize(2 * row_len, 0.0);
-        }
-        let (a, b) = memory[..2 * row_len].split_at_mut(row_len);
-        Self {
-            slots: [a, b],
-            held: [None; 2],
-        }
-    }
-
-    /// Rows `first` and `first + 1`; `fill` makes the ones that are not at hand.
-    fn get(&mut self, first: usize, mut fill: impl FnMut(usize, &mut [f32])) -> [&[f32]; 2] {
-        if self.held[1] == Some(first) {
-            self.slots.swap(0, 1);
-            self.held.swap(0, 1);
-        }
-        for (i, y) in [first, first + 1].into_iter().enumerate() {
-            if self.held[i] != Some(y) {
-                fill(y, self.slots[i]);
-                self.held[i] = Some(y);
-            }
-        }
-        [&*self.slots[0], &*self.slots[1]]
     }
 }
 

@@ -22,6 +22,17 @@ impl<const LANES: usize> Sampler<LANES> {
     }
 }
 
+impl<const LANES: usize> Sampler<LANES> {
+    /// The same sampler where it has four lanes, for which there are vector kernels.
+    pub(super) fn of_four(&self) -> Option<Sampler<4>> {
+        let lane_byte = <[usize; 4]>::try_from(self.lane_byte.as_slice()).ok()?;
+        Some(Sampler {
+            pixel_bytes: self.pixel_bytes,
+            lane_byte,
+        })
+    }
+}
+
 impl Sampler<4> {
     /// Picks blue, green and red; the fourth lane is to be left out.
     pub(super) const fn bgr(format: PixelFormat) -> Self {

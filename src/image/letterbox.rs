@@ -113,6 +113,11 @@ impl LetterboxPlan {
         self.target_px[0] * self.target_px[1] * CANVAS_CHANNELS
     }
 
+    /// The resize alone.
+    pub(super) fn into_resize(self) -> ResizePlan {
+        self.resize
+    }
+
     /// Target pixels per source pixel, along x and y.
     #[must_use]
     pub const fn ratio(&self) -> [f32; 2] {
@@ -150,7 +155,7 @@ impl LetterboxPlan {
         }
         let out_step = self.target_px[0] * CANVAS_CHANNELS;
         let Workspace {
-            converted, resize, ..
+            converted, resizers, ..
         } = workspace;
         let mut source = SourceRows::new(*image, self.resize.kernels(), converted);
         self.resize.check_source(source.size_px())?;
@@ -163,8 +168,13 @@ impl LetterboxPlan {
             first: 0,
         };
         let sampler = Sampler::bgr(source.format());
-        self.resize
-            .rows::<4, CANVAS_CHANNELS>(&mut source, &sampler, 0..height, resize, &mut sink);
+        self.resize.rows::<4, CANVAS_CHANNELS>(
+            &mut source,
+            &sampler,
+            0..height,
+            &mut resizers.resize,
+            &mut sink,
+        );
         for row in content.chunks_exact_mut(out_step) {
             row[width * CANVAS_CHANNELS..].fill(PAD_VALUE);
         }

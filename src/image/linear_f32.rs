@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 
 use super::area;
 use super::frame::check_size;
+use super::row_pair::RowPair;
 use super::simd::Kernels;
 use super::sink::PlanarSink;
 use super::{Contraction, ImageError, MAX_CHANNELS, Raster};
@@ -45,7 +46,7 @@ pub struct LinearF32Plan {
 #[derive(Debug, Clone, Default)]
 pub(super) struct PlanarScratch {
     source: [Vec<f32>; 3],
-    blended: [[Vec<f32>; 3]; 2],
+    blended: RowPair<[Vec<f32>; 3]>,
 }
 
 impl LinearTaps {
@@ -77,6 +78,11 @@ impl LinearTaps {
                 .push(keep(position - floor, (0..last).contains(&index)));
         }
         taps
+    }
+
+    /// The two samples of a position.
+    fn pair(&self, i: usize) -> [usize; 2] {
+        [self.left[i], self.right[i]].map(|index| index as usize)
     }
 
     /// The taps of the samples of pixels with several channels.
@@ -174,69 +180,45 @@ impl LinearF32Plan {
         }
         let columns = self.interleaved[channels - 1].get_or_init(|| self.columns.interleaved(channels));
         let row_len = width * channels;
-        let mut blended = [vec![0.0; row_len], vec![0.0; row_len]];
-        let mut held = [None; 2];
+        let mut blended = RowPair::<Vec<f32>>::default();
+        blended.start(|row| row.resize(row_len, 0.0));
         for (y, out) in out.chunks_exact_mut(row_len).enumerate() {
-            let (upper, lower) = (self.rows.left[y], self.rows.right[y]);
-            if held[1] == Some(upper) {
-                blended.swap(0, 1);
-                held.swap(0, 1);
-            }
-            for (slot, row) in [upper, lower].into_iter().enumerate() {
-                if held[slot] != Some(row) {
-                    let source = raster.row(row as usize);
-                    self.kernels
-                        .blend_columns_f32(source, columns, self.contraction, &mut blended[slot]);
-                    held[slot] = Some(row);
-                }
-            }
-            let [upper, lower] = &blended;
+            let [upper, lower] = blended.get(self.rows.pair(y), |row, blended| {
+                self.kernels
+                    .blend_columns_f32(raster.row(row), columns, self.contraction, blended);
+            });
             self.kernels
                 .blend_rows_f32(upper, lower, self.rows.weight[y], self.contraction, out);
         }
         Ok(())
     }
 
-    /// Writes the rows `out_rows` of the result, `PLANES` planes of it. `fill` gets a source row and where its
-    /// samples go, plane by plane.
-    pub(super) fn planes<const PLANES: usize>(
+    /// Writes the rows `out_rows` of the result, three planes of it. `fill` gets a source row and where its samples go,
+    /// plane by plane.
+    pub(super) fn planes(
         &self,
         mut fill: impl FnMut(usize, [&mut [f32]; 3]),
         out_rows: Range<usize>,
         scratch: &mut PlanarScratch,
         sink: &mut impl PlanarSink,
     ) {
-        let width = self.columns.left.len();
-        for row in &mut scratch.source {
-            row.resize(self.source_px[0] + ROW_PADDING, 0.0);
+        let [source_width, width] = [self.source_px[0], self.columns.left.len()];
+        let PlanarScratch { source, blended } = scratch;
+        for row in source.iter_mut() {
+            row.resize(source_width + ROW_PADDING, 0.0);
         }
-        for row in scratch.blended.iter_mut().flatten() {
-            row.resize(width, 0.0);
-        }
-        let mut held = [None; 2];
+        blended.start(|planes| planes.iter_mut().for_each(|row| row.resize(width, 0.0)));
         for y in out_rows {
-            let (upper, lower) = (self.rows.left[y], self.rows.right[y]);
-            if held[0] != Some(upper) && held[1] == Some(upper) {
-                scratch.blended.swap(0, 1);
-                held.swap(0, 1);
-            }
-            for (slot, row) in [upper, lower].into_iter().enumerate() {
-                if held[slot] == Some(row) {
-                    continue;
-                }
-                let source_width = self.source_px[0];
-                let planes = scratch.source.each_mut().map(|plane| &mut plane[..source_width]);
-                fill(row as usize, planes);
-                for (plane, out) in scratch.source.iter().zip(&mut scratch.blended[slot]).take(PLANES) {
+            let [upper, lower] = blended.get(self.rows.pair(y), |row, blended| {
+                fill(row, source.each_mut().map(|plane| &mut plane[..source_width]));
+                for (plane, out) in source.iter().zip(blended) {
                     self.kernels
                         .blend_columns_f32(plane, &self.columns, self.contraction, out);
                 }
-                held[slot] = Some(row);
-            }
-            let [upper, lower] = &scratch.blended;
+            });
             let weight = self.rows.weight[y];
             sink.planes(y, |out| {
-                for ((out, upper), lower) in out.into_iter().zip(upper).zip(lower).take(PLANES) {
+                for ((out, upper), lower) in out.into_iter().zip(upper).zip(lower) {
                     self.kernels
                         .blend_rows_f32(upper, lower, weight, self.contraction, out);
                 }

@@ -8,8 +8,7 @@ use std::ops::Range;
 
 use super::columns::Sampler;
 use super::frame::check_size;
-use super::planes::{PlanarRows, check_length};
-use super::sink::RowSink;
+use super::sink::{RowSink, RowsInMemory};
 use super::source_rows::{ByteRows, SourceRows};
 use super::{ImageError, ImageRef, Kernels, Workspace};
 
@@ -84,30 +83,32 @@ impl NearestCropPlan {
         (f32::from(byte) - MEAN[channel]) / STD[channel]
     }
 
-    /// Bytes of the result: `3 * target_height * target_width`.
-    #[must_use]
-    pub const fn output_len(&self) -> usize {
-        CHANNELS * self.columns.len() * self.rows.len()
-    }
-
-    /// Writes the crop of `image`: planes of blue, green and red.
+    /// Writes the crop of `image`: bytes in height, width, channel order, channels blue, green, red.
     ///
     /// # Errors
     /// [`ImageError::SizeMismatch`] if the frame has another size than the plan, and
-    /// [`ImageError::OutputLength`] if `out` is not [`Self::output_len`] long.
+    /// [`ImageError::OutputLength`] if `out` is not `3 * target_height * target_width` long.
     pub fn apply(
         &self,
         image: &ImageRef<'_>,
         out: &mut [u8],
         workspace: &mut Workspace,
     ) -> Result<(), ImageError> {
-        check_length(out, self.output_len())?;
+        let row_len = CHANNELS * self.columns.len();
+        let (expected, found) = (row_len * self.rows.len(), out.len());
+        if expected != found {
+            return Err(ImageError::OutputLength { expected, found });
+        }
         let mut source = SourceRows::new(*image, Kernels::detect(), &mut workspace.converted);
         source.check_size(self.source_px)?;
-        let size_px = [self.columns.len(), self.rows.len()];
-        let mut sink = PlanarRows::new(out, size_px, &mut workspace.resize.bytes, |byte: u8| byte);
         let sampler = Sampler::bgr(source.format());
-        self.rows(&mut source, &sampler, 0..size_px[1], &mut sink);
+        let mut sink = RowsInMemory {
+            values: out,
+            step: row_len,
+            row_len,
+            first: 0,
+        };
+        self.rows(&mut source, &sampler, 0..self.rows.len(), &mut sink);
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::area::{self, AreaTaps};
 use super::columns::Sampler;
 use super::frame::check_size;
+use super::row_pair::RowPair;
 use super::simd::Kernels;
 use super::sink::{RowSink, RowsInMemory};
 use super::source_rows::{ByteRows, SourceRows};
@@ -36,13 +37,9 @@ enum Method {
 /// Memory of a resize: a few rows.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ResizeScratch {
-    blended: [Vec<i16>; 2],
-    /// Rows of bytes.
-    pub(super) bytes: Vec<u8>,
-    /// Rows of samples and sums.
-    pub(super) floats: Vec<f32>,
-    /// A row of bytes, one channel after another.
-    pub(super) planes: Vec<u8>,
+    blended: RowPair<Vec<i16>>,
+    /// The upper row of two that are averaged.
+    upper: Vec<u8>,
     /// Sums of one row of results.
     sums: Vec<f32>,
     columns: Vec<f32>,
@@ -148,11 +145,11 @@ impl ResizePlan {
         workspace: &mut Workspace,
     ) -> Result<(), ImageError> {
         let Workspace {
-            converted, resize, ..
+            converted, resizers, ..
         } = workspace;
         let mut source = SourceRows::new(*image, self.kernels, converted);
         let channels = source.format().channels();
-        self.write(&mut source, channels, out, resize)
+        self.write(&mut source, channels, out, &mut resizers.resize)
     }
 
     /// Resizes `raster` into `out`, `[height, width, channels]` without padding.
@@ -166,7 +163,7 @@ impl ResizePlan {
         workspace: &mut Workspace,
     ) -> Result<(), ImageError> {
         let channels = raster.channels();
-        self.write(&mut raster, channels, out, &mut workspace.resize)
+        self.write(&mut raster, channels, out, &mut workspace.resizers.resize)
     }
 
     fn write(
@@ -227,15 +224,34 @@ impl ResizePlan {
         scratch: &mut ResizeScratch,
         sink: &mut impl RowSink<u8>,
     ) {
+        self.start::<LANES>(scratch);
+        self.more_rows::<LANES, CHANNELS>(source, sampler, out_rows, scratch, sink);
+    }
+
+    /// Makes `scratch` ready for a frame.
+    pub(super) fn start<const LANES: usize>(&self, scratch: &mut ResizeScratch) {
+        let values = self.target_px[0] * LANES;
+        scratch.blended.start(|row| row.resize(values, 0));
+    }
+
+    /// As [`Self::rows`], of the same frame as the call before.
+    pub(super) fn more_rows<const LANES: usize, const CHANNELS: usize>(
+        &self,
+        source: &mut impl ByteRows,
+        sampler: &Sampler<LANES>,
+        out_rows: Range<usize>,
+        scratch: &mut ResizeScratch,
+        sink: &mut impl RowSink<u8>,
+    ) {
         match &self.method {
             Method::Blend { columns, rows } => {
-                let mut cache = RowCache::new(scratch, self.target_px[0] * LANES);
                 for y in out_rows {
                     let tap = rows[y];
-                    let pair = cache.pair(tap.rows, |y, blended| {
+                    let pair = scratch.blended.get(tap.rows, |y, blended| {
                         self.kernels
                             .blend_columns(source.row(y), sampler, columns, blended);
                     });
+                    let pair = pair.map(Vec::as_slice);
                     sink.row(y, |row| {
                         self.kernels.blend_rows::<LANES, CHANNELS>(pair, tap.weights, row);
                     });
@@ -301,7 +317,7 @@ impl ResizePlan {
         sink: &mut impl RowSink<u8>,
     ) {
         for y in out_rows {
-            let upper = &mut scratch.bytes;
+            let upper = &mut scratch.upper;
             upper.clear();
             upper.extend_from_slice(source.row(2 * y));
             let pair = [upper.as_slice(), source.row(2 * y + 1)];
@@ -318,46 +334,5 @@ impl Method {
             columns: ColumnTaps::new(source_px[0], target_px[0], alignment),
             rows: row_taps(source_px[1], target_px[1], alignment),
         }
-    }
-}
-
-/// The two latest rows of blended columns: neighbouring output rows share source rows when enlarging.
-struct RowCache<'a> {
-    slots: [&'a mut [i16]; 2],
-    held: [Option<usize>; 2],
-}
-
-impl<'a> RowCache<'a> {
-    fn new(scratch: &'a mut ResizeScratch, values: usize) -> Self {
-        for slot in &mut scratch.blended {
-            if slot.len() < values {
-                slot.resize(values, 0);
-            }
-        }
-        let [a, b] = &mut scratch.blended;
-        Self {
-            slots: [&mut a[..values], &mut b[..values]],
-            held: [None; 2],
-        }
-    }
-
-    /// Upper and lower row; `fill` makes the ones that are not at hand.
-    fn pair(&mut self, [upper, lower]: [usize; 2], mut fill: impl FnMut(usize, &mut [i16])) -> [&[i16]; 2] {
-        if self.held[0] != Some(upper) && self.held[1] == Some(upper) {
-            self.slots.swap(0, 1);
-            self.held.swap(0, 1);
-        }
-        if self.held[0] != Some(upper) {
-            fill(upper, self.slots[0]);
-            self.held[0] = Some(upper);
-        }
-        if lower == upper {
-            return [&*self.slots[0], &*self.slots[0]];
-        }
-        if self.held[1] != Some(lower) {
-            fill(lower, self.slots[1]);
-            self.held[1] = Some(lower);
-        }
-        [&*self.slots[0], &*self.slots[1]]
     }
 }

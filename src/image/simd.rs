@@ -89,12 +89,8 @@ impl Kernels {
     ) {
         #[cfg(target_arch = "x86_64")]
         if self.has_avx2()
-            && let Ok(lane_byte) = <[usize; 4]>::try_from(sampler.lane_byte.as_slice())
+            && let Some(four) = sampler.of_four()
         {
-            let four = Sampler {
-                pixel_bytes: sampler.pixel_bytes,
-                lane_byte,
-            };
             // SAFETY: only `detect` raises the level, where it found the features.
             let done = unsafe { avx2::blend_columns(row, &four, taps, out) };
             return columns::blend_columns(row, sampler, taps, done, out);

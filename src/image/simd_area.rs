@@ -20,12 +20,8 @@ impl Kernels {
     ) {
         #[cfg(target_arch = "x86_64")]
         if self.has_avx2()
-            && let Ok(lane_byte) = <[usize; 4]>::try_from(sampler.lane_byte.as_slice())
+            && let Some(four) = sampler.of_four()
         {
-            let four = Sampler {
-                pixel_bytes: sampler.pixel_bytes,
-                lane_byte,
-            };
             let done = if self.has_avx512() {
                 // SAFETY: the processor was found to have the features.
                 unsafe { x86::area_columns_512(row, &four, taps, out) }

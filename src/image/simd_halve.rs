@@ -16,12 +16,8 @@ impl Kernels {
         if self.has_avx2()
             && CHANNELS == 3
             && (3..=4).contains(&sampler.pixel_bytes)
-            && let Ok(lane_byte) = <[usize; 4]>::try_from(sampler.lane_byte.as_slice())
+            && let Some(four) = sampler.of_four()
         {
-            let four = Sampler {
-                pixel_bytes: sampler.pixel_bytes,
-                lane_byte,
-            };
             // SAFETY: the processor was found to have AVX2, and a pixel has at most four bytes.
             let done = unsafe { x86::halve_rows(sources, &four, out) };
             return rows::halve_rows::<LANES, CHANNELS>(sources, sampler, done, out);

@@ -36,11 +36,11 @@ mod tests {
     use std::ops::Range;
 
     use super::super::columns::Sampler;
-    use super::super::resize::ResizeScratch;
     use super::super::source_rows::SourceRows;
+    use super::super::workspace::ResizerScratch;
     use super::super::{
-        AutowareLetterboxPlan, BevfusionCameraPlan, ImageRef, Kernels, NearestCropPlan, PixelFormat,
-        StreampetrPlan,
+        AutowareLetterboxPlan, BevfusionCameraPlan, Contraction, ImageRef, Kernels, NearestCropPlan,
+        PixelFormat, ResizePlan, StreampetrPlan,
     };
     use super::{PlanarSink, RowSink};
 
@@ -73,7 +73,7 @@ mod tests {
     fn assert_ranges_agree<T: Copy + PartialEq>(
         size_px: [usize; 2],
         dirt: T,
-        mut rows: impl FnMut(&mut SourceRows<'_>, Range<usize>, &mut ResizeScratch, &mut Collected<T>),
+        mut rows: impl FnMut(&mut SourceRows<'_>, Range<usize>, &mut ResizerScratch, &mut Collected<T>),
     ) {
         let pixels: Vec<u8> = (0..SOURCE_PX[0] * SOURCE_PX[1] * 3)
             .map(|i| (i * 7919 % 251) as u8)
@@ -82,7 +82,7 @@ mod tests {
         let image = ImageRef::new(&pixels, width, height, 3 * width, PixelFormat::Bgr8).unwrap();
         let mut converted = Vec::new();
         let mut source = SourceRows::new(image, Kernels::detect(), &mut converted);
-        let mut scratch = ResizeScratch::default();
+        let mut scratch = ResizerScratch::default();
         let mut collect = |ranges: &[Range<usize>]| {
             let mut sink = Collected {
                 values: Vec::new(),
@@ -107,17 +107,26 @@ mod tests {
         let sampler = Sampler::bgr(PixelFormat::Bgr8);
         for target in [[40, 40], [150, 200]] {
             let plan = AutowareLetterboxPlan::new(SOURCE_PX, target).unwrap();
-            assert_ranges_agree(target, 0xA5, |source, range, scratch, sink| {
-                plan.rows(source, &sampler, range, scratch, sink);
+            assert_ranges_agree(plan.content_px(), 0xA5, |source, range, scratch, sink| {
+                plan.rows(source, &sampler, range, &mut scratch.letterbox, sink);
             });
-            let plan = StreampetrPlan::new(SOURCE_PX, target).unwrap();
+            let plan = StreampetrPlan::new(SOURCE_PX, target, Contraction::Fused).unwrap();
             assert_ranges_agree(target, f32::NAN, |source, range, scratch, sink| {
-                plan.rows(source, &sampler, [0, 1, 2], range, scratch, sink);
+                plan.rows(source, &sampler, [0, 1, 2], range, &mut scratch.triangle, sink);
             });
+            for plan in [
+                ResizePlan::new(SOURCE_PX, target),
+                ResizePlan::area(SOURCE_PX, target),
+            ] {
+                let plan = plan.unwrap();
+                assert_ranges_agree(target, 0xA5, |source, range, scratch, sink| {
+                    plan.rows::<4, 3>(source, &sampler, range, &mut scratch.resize, sink);
+                });
+            }
             // More rows than the resized image has.
-            let plan = BevfusionCameraPlan::new(SOURCE_PX, target, [0.5; 2]).unwrap();
+            let plan = BevfusionCameraPlan::new(SOURCE_PX, target, [0.5; 2], Contraction::Fused).unwrap();
             assert_ranges_agree(target, 0xA5, |source, range, scratch, sink| {
-                plan.rows(source, &sampler, range, scratch, sink);
+                plan.rows(source, &sampler, range, &mut scratch.triangle, sink);
             });
         }
         let plan = NearestCropPlan::new(SOURCE_PX, [40, 20], [0, 4]).unwrap();

@@ -31,6 +31,7 @@ impl<'a, S: ByteRows> StagedRows<'a, S> {
         scratch: &'a mut StageScratch,
     ) -> Self {
         scratch.row.resize(plan.target_px()[0] * 3, 0);
+        plan.start::<4>(&mut scratch.resize);
         Self {
             source,
             sampler,
@@ -56,7 +57,7 @@ impl<S: ByteRows> ByteRows for StagedRows<'_, S> {
                 first: y,
             };
             self.plan
-                .rows::<4, 3>(self.source, &self.sampler, y..y + 1, resize, &mut sink);
+                .more_rows::<4, 3>(self.source, &self.sampler, y..y + 1, resize, &mut sink);
             self.held = Some(y);
         }
         &self.scratch.row

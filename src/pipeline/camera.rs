@@ -60,7 +60,7 @@ impl CameraSettings {
                 Contraction::Fused => image::Contraction::Fused,
                 Contraction::Separate => image::Contraction::Separate,
             }),
-            scale: self.preprocess_scale,
+            scale: self.preprocess_scale.map(|scale| [scale; 2]),
             ..image::PresetOptions::DEPLOYED
         };
         Ok((preset, options))

@@ -1,6 +1,6 @@
 //! Frames and geometries that the tests share.
 
-use sensorium::image::{ImageRef, PixelFormat};
+use sensorium::image::{ImageRef, Kernels, PixelFormat, Preset, PresetOptions, PresetPlan, Workspace};
 
 /// Random numbers, the same for the same seed.
 pub(crate) struct Noise(u64);
@@ -140,4 +140,30 @@ pub(crate) fn assert_same_bits<T: Copy + PartialEq + std::fmt::Debug>(
 /// Bit patterns, so that equal means equal bits.
 pub(crate) fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|v| v.to_bits()).collect()
+}
+
+/// What a preset makes of a frame, in memory that held something else, by two threads.
+pub(crate) fn preset_bytes(
+    preset: Preset,
+    frame: &Frame,
+    options: &PresetOptions,
+    kernels: Kernels,
+) -> Vec<u8> {
+    let plan = PresetPlan::new(preset, frame.size_px, options)
+        .unwrap()
+        .with_kernels(kernels);
+    let bytes = plan.form().bytes();
+    let mut out = vec![f32::from_ne_bytes([0xA5; 4]); bytes.div_ceil(4)];
+    let out = &mut bytemuck::cast_slice_mut(&mut out)[..bytes];
+    let mut workspaces = [Workspace::default(), Workspace::default()];
+    plan.apply(&frame.view(), out, &mut workspaces).unwrap();
+    out.to_vec()
+}
+
+/// Planes of three channels as pixels of three bytes.
+pub(crate) fn interleaved(planes: &[u8]) -> Vec<u8> {
+    let area = planes.len() / 3;
+    (0..area)
+        .flat_map(|i| [0, 1, 2].map(|c| planes[c * area + i]))
+        .collect()
 }

@@ -2,36 +2,37 @@
 
 use std::fmt::Write as _;
 
-use sensorium::image::{
-    AutowareLetterboxPlan, ImageError, NearestCropPlan, PixelFormat, StreampetrPlan, Workspace,
-};
+use sensorium::image::{Kernels, PixelFormat, Preset, PresetOptions, SampleType};
 
-use crate::frames::{Frame, assert_same_bits};
+use crate::frames::{Frame, assert_same_bits, preset_bytes};
 use crate::support;
 
 /// The result of a kernel as bytes.
-fn ours(kernel: &str, frame: &Frame, target: [usize; 2]) -> Result<Vec<u8>, ImageError> {
-    let mut workspace = Workspace::default();
-    match kernel {
-        "autoware_letterbox" => {
-            let plan = AutowareLetterboxPlan::new(frame.size_px, target)?;
-            let mut out = vec![0xA5; plan.output_len()];
-            plan.apply(&frame.view(), &mut out, &mut workspace)?;
-            Ok(out)
-        }
-        "streampetr" => {
-            let plan = StreampetrPlan::new(frame.size_px, target)?;
-            let mut out = vec![f32::NAN; plan.output_len()];
-            plan.apply(&frame.view(), &mut out, &mut workspace)?;
-            Ok(bytemuck::cast_slice(&out).to_vec())
-        }
-        _ => {
-            let plan = NearestCropPlan::new(frame.size_px, target, [0, 140])?;
-            let mut out = vec![0xA5; plan.output_len()];
-            plan.apply(&frame.view(), &mut out, &mut workspace)?;
-            Ok(out)
-        }
-    }
+fn ours(kernel: &str, frame: &Frame, target: [usize; 2]) -> Vec<u8> {
+    let (preset, options) = match kernel {
+        "autoware_letterbox" => (
+            Preset::YoloxAutoware,
+            PresetOptions {
+                target_px: Some(target),
+                ..PresetOptions::DEPLOYED
+            },
+        ),
+        "streampetr" => (
+            Preset::Streampetr,
+            PresetOptions {
+                target_px: Some(target),
+                ..PresetOptions::DEPLOYED
+            },
+        ),
+        _ => (
+            Preset::Bevdet,
+            PresetOptions {
+                samples: Some(SampleType::U8),
+                ..PresetOptions::DEPLOYED
+            },
+        ),
+    };
+    preset_bytes(preset, frame, &options, Kernels::detect())
 }
 
 #[test]
@@ -70,6 +71,6 @@ fn whole_frames_equal_numpy_bit_for_bit() {
     for (i, ((kernel, source, target), frame)) in cases.iter().zip(&frames).enumerate() {
         let expected = std::fs::read(folder.path().join(format!("{i}.dst"))).unwrap();
         let what = format!("{kernel} {source:?} -> {target:?}");
-        assert_same_bits(&ours(kernel, frame, *target).unwrap(), &expected, &what);
+        assert_same_bits(&ours(kernel, frame, *target), &expected, &what);
     }
 }

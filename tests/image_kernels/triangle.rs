@@ -1,11 +1,11 @@
 //! `resizeAndExtractRoi_kernel` of Autoware's `camera_streampetr` and `bevfusion`.
 
 use sensorium::image::{
-    BevfusionCameraPlan, Contraction, ImageError, Kernels, PlanCache, Preset, PresetOptions, StreampetrPlan,
-    TriangleGeometry, Workspace,
+    ChannelOrder, Contraction, ImageError, Kernels, PlanCache, Preset, PresetOptions, TriangleGeometry,
+    Workspace,
 };
 
-use crate::frames::{Frame, Noise, assert_same_bits, bits, format, sixty};
+use crate::frames::{Frame, Noise, assert_same_bits, bits, format, preset_bytes, sixty};
 
 /// What the kernel is launched with: sizes in pixels, width first.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -132,16 +132,41 @@ const GIVEN: [[[usize; 2]; 2]; 12] = [
     [[96, 54], [33, 31]],
 ];
 
+/// StreamPETR's input as the preset makes it.
+fn streampetr_preset(
+    frame: &Frame,
+    target: [usize; 2],
+    contraction: Contraction,
+    kernels: Kernels,
+) -> Vec<f32> {
+    let options = PresetOptions {
+        target_px: Some(target),
+        contraction: Some(contraction),
+        ..PresetOptions::DEPLOYED
+    };
+    let bytes = preset_bytes(Preset::Streampetr, frame, &options, kernels);
+    bytemuck::allocation::pod_collect_to_vec(&bytes)
+}
+
+/// The options of BEVFusion's preset.
+fn bevfusion(target: [usize; 2], scale: [f32; 2], contraction: Contraction) -> PresetOptions {
+    PresetOptions {
+        target_px: Some(target),
+        scale: Some(scale),
+        contraction: Some(contraction),
+        ..PresetOptions::DEPLOYED
+    }
+}
+
 #[test]
 fn streampetr_equals_the_kernel_bit_for_bit() {
-    let mut workspace = Workspace::default();
     let mut checked = 0;
     for (i, [source, target]) in sixty(&GIVEN, 1).into_iter().enumerate() {
-        let plan = match StreampetrPlan::new(source, target) {
-            Ok(plan) => plan,
+        match TriangleGeometry::covering(source, target) {
+            Ok(_) => {}
             Err(ImageError::ShrinksToNothing { .. }) => continue,
             Err(error) => panic!("{source:?} -> {target:?}: {error}"),
-        };
+        }
         let frame = Frame::noise(source, format(i), i as u64);
         for (contraction, fused) in BOTH {
             let expected = streampetr(&frame, target, fused);
@@ -151,10 +176,8 @@ fn streampetr_equals_the_kernel_bit_for_bit() {
                     frame.format,
                     kernels.name()
                 );
-                let plan = plan.clone().with_kernels(kernels).with_contraction(contraction);
-                let mut out = vec![f32::NAN; plan.output_len()];
-                plan.apply(&frame.view(), &mut out, &mut workspace).unwrap();
-                assert_same_bits(&bits(&out), &bits(&expected), &what);
+                let ours = streampetr_preset(&frame, target, contraction, kernels);
+                assert_same_bits(&bits(&ours), &bits(&expected), &what);
             }
         }
         checked += 1;
@@ -174,13 +197,7 @@ fn streampetr_equals_the_kernel_on_the_deployed_size() {
             .collect();
         pixels.extend([[0, 0], [639, 0], [0, 479], [639, 479]]);
         for kernels in Kernels::available() {
-            let plan = StreampetrPlan::new(source, target)
-                .unwrap()
-                .with_contraction(contraction);
-            let plan = plan.with_kernels(kernels);
-            let mut out = vec![f32::NAN; plan.output_len()];
-            plan.apply(&frame.view(), &mut out, &mut Workspace::default())
-                .unwrap();
+            let out = streampetr_preset(&frame, target, contraction, kernels);
             for &[x, y] in &pixels {
                 let expected = means(&frame, launch, [x, y], fused);
                 for channel in 0..3 {
@@ -204,10 +221,7 @@ fn windows_of_thousands_of_pixels_give_the_same_bits() {
     let frame = Frame::noise(source, format(0), 4);
     let expected = streampetr(&frame, target, true);
     for kernels in Kernels::available() {
-        let plan = StreampetrPlan::new(source, target).unwrap().with_kernels(kernels);
-        let mut out = vec![f32::NAN; plan.output_len()];
-        plan.apply(&frame.view(), &mut out, &mut Workspace::default())
-            .unwrap();
+        let out = streampetr_preset(&frame, target, Contraction::Fused, kernels);
         assert_same_bits(&bits(&out), &bits(&expected), kernels.name());
     }
 }
@@ -273,18 +287,13 @@ fn a_flat_image_comes_close_to_flat() {
     let mut darkened = 0;
     for value in 0..=255 {
         let frame = Frame::constant([161, 91], value);
-        let plan = StreampetrPlan::new(frame.size_px, [64, 48]).unwrap();
-        let mut out = vec![f32::NAN; plan.output_len()];
-        plan.apply(&frame.view(), &mut out, &mut Workspace::default())
-            .unwrap();
+        let out = streampetr_preset(&frame, [64, 48], Contraction::Fused, Kernels::detect());
         for (i, &v) in out.iter().enumerate() {
             let flat = normalized(f32::from(value), i / (64 * 48));
             assert!((v - flat).abs() < 2e-6, "{value}: {v}, not {flat}");
         }
-        let plan = BevfusionCameraPlan::new(frame.size_px, [64, 36], [0.4; 2]).unwrap();
-        let mut out = vec![0xA5; plan.output_len()];
-        plan.apply(&frame.view(), &mut out, &mut Workspace::default())
-            .unwrap();
+        let options = bevfusion([64, 36], [0.4; 2], Contraction::Fused);
+        let out = preset_bytes(Preset::Bevfusion, &frame, &options, Kernels::detect());
         assert!(out.iter().all(|&v| v == value || v + 1 == value), "{value}");
         darkened += usize::from(out.iter().any(|&v| v != value));
     }
@@ -293,7 +302,6 @@ fn a_flat_image_comes_close_to_flat() {
 
 #[test]
 fn bevfusion_equals_the_kernel_bit_for_bit() {
-    let mut workspace = Workspace::default();
     let mut noise = Noise::new(6);
     let mut checked = 0;
     for (i, [source, target]) in sixty(&GIVEN, 1).into_iter().enumerate() {
@@ -302,9 +310,9 @@ fn bevfusion_equals_the_kernel_bit_for_bit() {
             let fits = target[axis] as f32 / source[axis] as f32;
             fits * (0.9 + noise.within(0..=100) as f32 / 100.0)
         });
-        let Ok(plan) = BevfusionCameraPlan::new(source, target, scale) else {
+        if TriangleGeometry::scaled(source, target, scale).is_err() {
             continue;
-        };
+        }
         let frame = Frame::noise(source, format(i), i as u64);
         let launch = launch(source.map(|s| s as i32), target.map(|s| s as i32), scale);
         for (contraction, fused) in BOTH {
@@ -319,22 +327,20 @@ fn bevfusion_equals_the_kernel_bit_for_bit() {
                     "{source:?} -> {target:?} by {scale:?}, {contraction:?}, {}",
                     kernels.name()
                 );
-                let plan = plan.clone().with_kernels(kernels).with_contraction(contraction);
-                let mut out = vec![0xA5; plan.output_len()];
-                plan.apply(&frame.view(), &mut out, &mut workspace).unwrap();
+                let options = bevfusion(target, scale, contraction);
+                let out = preset_bytes(Preset::Bevfusion, &frame, &options, kernels);
                 assert_same_bits(&out, bgr, &what);
-                plan.with_red_first()
-                    .apply(&frame.view(), &mut out, &mut workspace)
-                    .unwrap();
+                let options = PresetOptions {
+                    order: Some(ChannelOrder::Rgb),
+                    ..options
+                };
+                let out = preset_bytes(Preset::Bevfusion, &frame, &options, kernels);
                 assert_same_bits(&out, &rgb, &what);
             }
         }
         checked += 1;
     }
     assert!(checked >= 55, "only {checked} geometries leave an image");
-    let plan = BevfusionCameraPlan::new([1440, 1080], [576, 384], [0.4; 2]).unwrap();
-    assert_eq!(
-        (plan.geometry().resized_px, plan.geometry().start_px),
-        ([576, 432], [0, 48])
-    );
+    let geometry = TriangleGeometry::scaled([1440, 1080], [576, 384], [0.4; 2]).unwrap();
+    assert_eq!((geometry.resized_px, geometry.start_px), ([576, 432], [0, 48]));
 }

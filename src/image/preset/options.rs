@@ -3,9 +3,6 @@
 use super::super::{ChannelOrder, Contraction, ImageError, Layout, PresetOption, SampleType};
 use super::Preset;
 
-/// Largest scale.
-const MOST_SCALE: f32 = 8.0;
-
 /// Departures from what is deployed. Everything left out is as deployed.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct PresetOptions {
@@ -19,9 +16,9 @@ pub struct PresetOptions {
     pub order: Option<ChannelOrder>,
     /// How float blends are rounded, where a preset has any.
     pub contraction: Option<Contraction>,
-    /// Pixels of the resized frame for each of the frame, where that is a parameter of the preset: BEVFusion's
-    /// `img_aug_scale_x` and `img_aug_scale_y`. Above 0, at most 8.
-    pub scale: Option<f32>,
+    /// Pixels of the resized frame for each of the frame, along x and y, where that is a parameter of the preset:
+    /// BEVFusion's `img_aug_scale_x` and `img_aug_scale_y`.
+    pub scale: Option<[f32; 2]>,
 }
 
 impl PresetOptions {
@@ -57,20 +54,11 @@ impl PresetOptions {
                 "no floats are blended, so there is no contraction to choose".to_owned(),
             ));
         }
-        match self.scale {
-            Some(_) if !preset.takes_scale() => {
-                return Err(refuse(
-                    PresetOption::Scale,
-                    "the scale is no parameter of it".to_owned(),
-                ));
-            }
-            Some(scale) if !(scale > 0.0 && scale <= MOST_SCALE) => {
-                return Err(refuse(
-                    PresetOption::Scale,
-                    format!("a scale of {scale} is not above 0 and at most {MOST_SCALE}"),
-                ));
-            }
-            _ => {}
+        if self.scale.is_some() && !preset.takes_scale() {
+            return Err(refuse(
+                PresetOption::Scale,
+                "the scale is no parameter of it".to_owned(),
+            ));
         }
         match (self.target_px, preset) {
             (Some(_), _) if !preset.takes_target() => Err(refuse(

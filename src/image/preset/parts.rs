@@ -125,14 +125,13 @@ impl Parts {
                 })
             }
             Preset::Bevfusion => {
-                let scale = options.scale.unwrap_or(BEVFUSION_SCALE);
-                let plan =
-                    BevfusionCameraPlan::new(source_px, target_px, [scale; 2])?.with_contraction(contraction);
+                let scale = options.scale.unwrap_or([BEVFUSION_SCALE; 2]);
+                let plan = BevfusionCameraPlan::new(source_px, target_px, scale, contraction)?;
                 let geometry = *plan.geometry();
                 Ok(Self::cropped(Resizer::Bevfusion(plan), &geometry))
             }
             Preset::Streampetr => {
-                let plan = StreampetrPlan::new(source_px, target_px)?.with_contraction(contraction);
+                let plan = StreampetrPlan::new(source_px, target_px, contraction)?;
                 let geometry = *plan.geometry();
                 Ok(Self::cropped(Resizer::Streampetr(plan), &geometry))
             }
@@ -172,11 +171,11 @@ impl Parts {
     fn letterbox(source_px: [usize; 2], target_px: [usize; 2]) -> Result<Self, ImageError> {
         let [[width, height], [target_width, target_height]] = [source_px, target_px];
         let letterbox = LetterboxPlan::new(width, height, target_width, target_height)?;
-        let content_px = letterbox.content_px();
-        let resizer = Resizer::Bytes(ResizePlan::new(source_px, content_px)?);
+        let (content_px, back) = (letterbox.content_px(), letterbox.back_map());
+        let resizer = Resizer::Bytes(letterbox.into_resize());
         Ok(Self {
             target_px,
-            back: letterbox.back_map(),
+            back,
             padding: (PAD_VALUE, f32::from(PAD_VALUE)),
             ..Self::stretched(resizer, source_px, content_px)
         })

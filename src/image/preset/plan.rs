@@ -3,11 +3,10 @@
 use super::super::byte_map::ByteMap;
 use super::super::columns::Sampler;
 use super::super::frame::check_size;
-use super::super::linear_f32::PlanarScratch;
-use super::super::resize::ResizeScratch;
 use super::super::source_rows::{ByteRows, SourceRows};
 use super::super::staged_rows::StagedRows;
 use super::super::tensor_rows::{TensorRows, TensorWriter};
+use super::super::workspace::ResizerScratch;
 use super::super::{
     BackMap, ChannelOrder, ImageError, ImageRef, Kernels, PixelFormat, ResizePlan, TensorForm, Workspace,
 };
@@ -195,10 +194,9 @@ impl PresetPlan {
     fn write(&self, image: &ImageRef<'_>, rows: TensorRows<'_>, workspace: &mut Workspace) {
         let Workspace {
             converted,
-            resize,
-            planar,
             row,
             stage,
+            resizers,
         } = workspace;
         let mut source = SourceRows::new(*image, self.kernels, converted);
         let bgr = Sampler::bgr(source.format());
@@ -211,11 +209,10 @@ impl PresetPlan {
             scratch: row,
         };
         match &self.stage {
-            None => self.write_rows(&mut source, bgr, writer, resize, planar),
+            None => self.write_rows(&mut source, bgr, writer, resizers),
             Some(plan) => {
                 let mut staged = StagedRows::new(&mut source, bgr, plan, stage);
-                let bgr = Sampler::bgr(PixelFormat::Bgr8);
-                self.write_rows(&mut staged, bgr, writer, resize, planar);
+                self.write_rows(&mut staged, Sampler::bgr(PixelFormat::Bgr8), writer, resizers);
             }
         }
     }
@@ -225,24 +222,34 @@ impl PresetPlan {
         source: &mut impl ByteRows,
         bgr: Sampler<4>,
         mut writer: TensorWriter<'_, '_>,
-        resize: &mut ResizeScratch,
-        planar: &mut PlanarScratch,
+        memory: &mut ResizerScratch,
     ) {
         let sampler = self.in_order(bgr);
         let range = writer.rows.range();
         let content = range.start..range.end.min(self.written_px[1]).max(range.start);
         let below = content.end..range.end;
         match &self.resizer {
-            Resizer::Bytes(plan) => plan.rows::<4, 3>(source, &sampler, content, resize, &mut writer),
+            Resizer::Bytes(plan) => {
+                plan.rows::<4, 3>(source, &sampler, content, &mut memory.resize, &mut writer);
+            }
             Resizer::Nearest(plan) => plan.write_rows(source, &sampler, content, &mut writer),
             Resizer::AutowareLetterbox(plan) => {
-                plan.rows(source, &sampler, content, resize, &mut writer);
+                plan.rows(source, &sampler, content, &mut memory.letterbox, &mut writer);
             }
             Resizer::NearestCrop(plan) => plan.rows(source, &sampler, content, &mut writer),
-            Resizer::Bevfusion(plan) => plan.rows(source, &sampler, content, resize, &mut writer),
+            Resizer::Bevfusion(plan) => {
+                plan.rows(source, &sampler, content, &mut memory.triangle, &mut writer);
+            }
             Resizer::Streampetr(plan) => {
                 let order = [0, 1, 2].map(|channel| in_bgr(self.form.order, channel));
-                plan.rows(source, &sampler, order, content, resize, &mut writer);
+                plan.rows(
+                    source,
+                    &sampler,
+                    order,
+                    content,
+                    &mut memory.triangle,
+                    &mut writer,
+                );
             }
             Resizer::Floats(plan) => {
                 let [a, b, c, _] = sampler.lane_byte;
@@ -255,7 +262,7 @@ impl PresetPlan {
                         planes,
                     );
                 };
-                plan.planes::<3>(fill, content, planar, &mut writer);
+                plan.planes(fill, content, &mut memory.planar, &mut writer);
             }
         }
         for y in below {

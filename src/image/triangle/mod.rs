@@ -18,5 +18,5 @@ pub use bevfusion::BevfusionCameraPlan;
 pub use geometry::TriangleGeometry;
 pub use streampetr::StreampetrPlan;
 
-pub(super) use resize::{SUMS, Share, accumulate};
+pub(super) use resize::{SUMS, Share, TriangleScratch, accumulate};
 pub(super) use taps::{BLOCK, ColumnTaps};

@@ -3,9 +3,8 @@
 use std::ops::Range;
 
 use super::super::columns::Sampler;
-use super::super::resize::ResizeScratch;
-use super::super::source_rows::{ByteRows, SourceRows};
-use super::super::{Contraction, ImageError, Kernels};
+use super::super::source_rows::ByteRows;
+use super::super::{Contraction, Kernels};
 use super::TriangleGeometry;
 use super::taps::{ColumnTaps, Window, windows};
 
@@ -19,11 +18,20 @@ pub(in crate::image) const SUMS: usize = CHANNELS + 1;
 pub(super) struct TriangleResize {
     pub(super) geometry: TriangleGeometry,
     contraction: Contraction,
-    pub(super) kernels: Kernels,
+    kernels: Kernels,
     columns: ColumnTaps,
     rows: Vec<Window>,
     /// Most output rows that one source row takes part in.
     open_rows: usize,
+}
+
+/// Memory of a triangle resize.
+#[derive(Debug, Clone, Default)]
+pub(in crate::image) struct TriangleScratch {
+    /// A source row, channel by channel.
+    planes: Vec<u8>,
+    /// Sums of the output rows that are being summed up.
+    sums: Vec<f32>,
 }
 
 /// The part that a source row has in an output row.
@@ -62,14 +70,6 @@ impl TriangleResize {
         self
     }
 
-    pub(super) fn with_contraction(self, contraction: Contraction) -> Self {
-        Self::new(self.geometry, contraction).with_kernels(self.kernels)
-    }
-
-    pub(super) fn check_source(&self, source: &SourceRows<'_>) -> Result<(), ImageError> {
-        source.check_size(self.geometry.source_px)
-    }
-
     /// Computes the rows `out_rows` and hands each to `done` in three planes of the crop's width, in the order
     /// of the sampler's first three lanes. A mean is zero where no source pixel has weight.
     ///
@@ -79,11 +79,11 @@ impl TriangleResize {
         source: &mut impl ByteRows,
         sampler: &Sampler<4>,
         out_rows: Range<usize>,
-        scratch: &mut ResizeScratch,
+        scratch: &mut TriangleScratch,
         mut done: impl FnMut(usize, [&[f32]; CHANNELS]),
     ) {
         let row_len = SUMS * self.columns.stride;
-        let (planes, sums) = (&mut scratch.planes, &mut scratch.floats);
+        let TriangleScratch { planes, sums } = scratch;
         if sums.len() < self.open_rows * row_len {
             sums.resize(self.open_rows * row_len, 0.0);
         }
