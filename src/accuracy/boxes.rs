@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::PrecisionRecall;
+use crate::perception::{BoxExtent, iou};
 
 /// A box that a detector reported, or one that is really there.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,6 +72,7 @@ fn evaluate_class(images: &[ImageBoxes], label: &str, min_overlap: f32) -> BoxAc
     }
     // Stable, so equal scores stay in the order of images.
     found.sort_by(|&(a, i), &(b, j)| images[b].found[j].score.total_cmp(&images[a].found[i].score));
+    let overlap = |a: &_, b: &_| iou(a, b, BoxExtent::Continuous);
     let mut taken: BTreeSet<(usize, usize)> = BTreeSet::new();
     let mut hits = Vec::new();
     for (image, i) in found {
@@ -79,7 +81,7 @@ fn evaluate_class(images: &[ImageBoxes], label: &str, min_overlap: f32) -> BoxAc
             of_class(&images[image].truth)
                 .into_iter()
                 .filter(|&t| images[image].truth[t].counts == counts && !taken.contains(&(image, t)))
-                .map(|t| (t, overlap(report.box_xyxy, images[image].truth[t].box_xyxy)))
+                .map(|t| (t, overlap(&report.box_xyxy, &images[image].truth[t].box_xyxy)))
                 .filter(|&(_, overlap)| overlap >= min_overlap)
                 .max_by(|a, b| a.1.total_cmp(&b.1))
         };
@@ -99,15 +101,6 @@ fn evaluate_class(images: &[ImageBoxes], label: &str, min_overlap: f32) -> BoxAc
         false_alarms: reports - curve.hits(),
         average_precision: if objects == 0 { 0.0 } else { curve.all_point_ap() },
     }
-}
-
-/// Intersection over union.
-fn overlap(a: [f32; 4], b: [f32; 4]) -> f32 {
-    let side = |low: f32, high: f32| (high - low).max(0.0);
-    let area = |[x1, y1, x2, y2]: [f32; 4]| side(x1, x2) * side(y1, y2);
-    let shared = area([a[0].max(b[0]), a[1].max(b[1]), a[2].min(b[2]), a[3].min(b[3])]);
-    let all = area(a) + area(b) - shared;
-    if all > 0.0 { shared / all } else { 0.0 }
 }
 
 #[cfg(test)]
