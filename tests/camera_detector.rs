@@ -34,7 +34,7 @@ struct Bench {
 
 impl Bench {
     fn open() -> Self {
-        let onnx = OnnxModel::open(&weights("yolox_sim.onnx")).unwrap();
+        let onnx = OnnxModel::open(weights("yolox_sim.onnx")).unwrap();
         let name = || "yolox".into();
         let graph =
             DetectorGraph::lower(name(), &onnx, DType::F32, WeightFormat::Fp32, PixelInput::BYTES).unwrap();
