@@ -6,7 +6,7 @@
 //! reference for other backends. [`SimDevice`] runs the same kernels in virtual time and finds the waits that
 //! a protocol lacks. [`FaultDevice`] injects faults into any of them.
 //!
-//! May be called by every room below it; calls `numeric` and `tensor`.
+//! May be called by every room below it; calls `numeric`, `tensor` and `precision`.
 
 mod backends;
 mod config;

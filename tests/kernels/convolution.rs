@@ -2,6 +2,7 @@
 
 use sensorium::device::cpu::kernels::{Isa, pack_weights};
 use sensorium::device::{Activation, Conv2dDesc, Geometry2d, OpDesc, Operand, Scalar, WeightDesc};
+use sensorium::precision::Math;
 use sensorium::tensor::{DType, HostTensor};
 
 use crate::harness::{Random, element, image, positions, random, run_everywhere, values};
@@ -121,6 +122,7 @@ fn random_case(r: &mut Random, limits: &Limits) -> Case {
             },
             groups,
             activation: r.pick(&ACTIVATIONS),
+            math: Math::Native,
         },
         input: random(r, dtype, input_len, 2.0),
         weight: (0..cout * group_in * taps)
@@ -293,6 +295,7 @@ fn a_sliced_input_is_convolved_in_place() {
             },
             groups: 1,
             activation: Activation::Identity,
+            math: Math::Native,
         },
         input: random(&mut r, DType::F32, len, 1.0),
         weight: (0..100).map(|_| r.unit()).collect(),

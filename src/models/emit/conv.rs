@@ -9,6 +9,7 @@ use super::super::plan::{Slot, WeightPlan};
 use super::super::transposed::{self, Phase};
 use super::one_channel_step;
 use crate::device::{Activation, Conv2dDesc, Geometry2d, OpDesc};
+use crate::precision::Math;
 use crate::tensor::Shape;
 use crate::weights::{BatchNorm, StoredWeights, fold_bn_conv};
 
@@ -164,6 +165,7 @@ fn launch(
         geometry,
         groups: layer.groups,
         activation: layer.activation,
+        math: Math::Native,
     };
     let row_len = weight.len() / output.view.shape[1].max(1);
     let weight = StoredWeights::pack(lowerer.weight_format, weight, row_len)?;

@@ -12,6 +12,7 @@ use super::geometry::Window;
 use super::ops::Ops;
 use super::pack::Panels;
 use crate::device::{Activation, Conv2dDesc, DeviceError};
+use crate::precision::Math;
 use crate::tensor::DType;
 
 pub(super) const OP: &str = "conv2d";
@@ -38,6 +39,9 @@ pub(super) struct Problem {
 impl Problem {
     /// Checks a description.
     pub(super) fn new(desc: &Conv2dDesc) -> Result<Self, DeviceError> {
+        ensure(desc.math == Math::Native, OP, || {
+            format!("{:?}: only the device's own arithmetic is computed", desc.math)
+        })?;
         let input = Image::new(OP, "input", &desc.input)?;
         let output = Image::new(OP, "output", &desc.output)?;
         let dtype = storage(OP, &[("input", &desc.input)])?;

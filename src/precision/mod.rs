@@ -1,0 +1,20 @@
+//! How exactly a network computes, and its switches.
+//!
+//! - [`Fidelity`], [`Precision`]: how a matrix engine multiplies and adds, as text and as values
+//! - [`Math`]: the same as operations carry it, the device's own arithmetic among the choices
+//!
+//! Plain data and text. The process environment is never read here: whoever owns the process hands in a look-up.
+//!
+//! May be called by every room below it; calls `numeric` and `tensor`.
+
+mod error;
+mod fidelity;
+mod format;
+mod math;
+mod spec;
+
+pub use error::PrecisionError;
+pub use fidelity::{Fidelity, UnknownFidelity};
+pub use format::{UnknownWeightFormat, WeightFormat};
+pub use math::{Math, MatrixMath};
+pub use spec::{PRESETS, Precision, Preset};
