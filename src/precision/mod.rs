@@ -2,6 +2,7 @@
 //!
 //! - [`Fidelity`], [`Precision`]: how a matrix engine multiplies and adds, as text and as values
 //! - [`Math`]: the same as operations carry it, the device's own arithmetic among the choices
+//! - [`MatrixOperand`]: which bits of an operand a pass reads
 //!
 //! Plain data and text. The process environment is never read here: whoever owns the process hands in a look-up.
 //!
@@ -11,10 +12,12 @@ mod error;
 mod fidelity;
 mod format;
 mod math;
+mod operand;
 mod spec;
 
 pub use error::PrecisionError;
 pub use fidelity::{Fidelity, UnknownFidelity};
 pub use format::{UnknownWeightFormat, WeightFormat};
 pub use math::{Math, MatrixMath};
+pub use operand::MatrixOperand;
 pub use spec::{PRESETS, Precision, Preset};

@@ -8,6 +8,7 @@ use super::check::{
 };
 use super::conv_dense::Dense;
 use super::conv_depthwise::Depthwise;
+use super::conv_matrix;
 use super::geometry::Window;
 use super::ops::Ops;
 use super::pack::Panels;
@@ -39,9 +40,6 @@ pub(super) struct Problem {
 impl Problem {
     /// Checks a description.
     pub(super) fn new(desc: &Conv2dDesc) -> Result<Self, DeviceError> {
-        ensure(desc.math == Math::Native, OP, || {
-            format!("{:?}: only the device's own arithmetic is computed", desc.math)
-        })?;
         let input = Image::new(OP, "input", &desc.input)?;
         let output = Image::new(OP, "output", &desc.output)?;
         let dtype = storage(OP, &[("input", &desc.input)])?;
@@ -120,6 +118,9 @@ pub(super) fn scratch_bytes(parts: &[Option<usize>]) -> Result<usize, DeviceErro
 /// Prepares a convolution.
 pub(super) fn prepare(desc: &Conv2dDesc, ops: &'static Ops) -> Result<Arc<dyn Kernel>, DeviceError> {
     let problem = Problem::new(desc)?;
+    if let Math::Matrix(math) = desc.math {
+        return conv_matrix::prepare(problem.flattened(), desc, math, ops);
+    }
     let panels = Panels::new(&problem, ops.lanes)?;
     let mut required = vec![
         required_bytes(OP, "input", &desc.input)?,

@@ -1,7 +1,7 @@
 //! The CPU device's kernels: each operation prepared once, then run on raw buffers.
 //!
 //! [`prepare`] checks a description completely and makes every decision; running the result makes none and
-//! allocates nothing. Arithmetic is fp32 whatever the storage ([`crate::tensor::DType::F32`] or
+//! allocates nothing. Arithmetic is fp32 (but see `conv_matrix`) whatever the storage ([`crate::tensor::DType::F32`] or
 //! [`crate::tensor::DType::Bf16`], rounded to nearest even on store). Every formula exists once, generic over
 //! the vector type (`lanes`), and is instantiated for one lane, AVX2 and AVX-512: all three, and any number
 //! of threads, give the same bits (NaN payloads excepted).
@@ -11,6 +11,7 @@
 //! - `formula`: activations
 //! - `tile`: the inner loops of convolution and pooling
 //! - `geometry`, `conv`, `conv_dense`, `conv_depthwise`, `pack`: convolution
+//! - `conv_matrix`: convolution with the arithmetic of a matrix engine
 //! - `pillars`: the feature net of pillars, made of the convolution's tiles
 //! - `pooling`, `softmax`, `elementwise`, `copy`, `indexed`, `gather_rows`: the other operations
 //! - `nest`: loops over strided views
@@ -19,6 +20,7 @@ mod check;
 mod conv;
 mod conv_dense;
 mod conv_depthwise;
+mod conv_matrix;
 mod copy;
 mod elementwise;
 mod formula;

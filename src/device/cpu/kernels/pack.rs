@@ -5,8 +5,9 @@ use half::bf16;
 use super::check::{ensure, invalid};
 use super::conv::{OP, Problem};
 use super::ops::PANEL_VECTORS;
-use super::{Isa, ops, pillars};
+use super::{Isa, conv_matrix, ops, pillars};
 use crate::device::{Conv2dDesc, DeviceError, WeightDesc};
+use crate::precision::Math;
 use crate::tensor::{DType, HostTensor, TensorSpec};
 
 /// The weights of some neighbouring output channels of one group:
@@ -169,6 +170,9 @@ fn pack_conv(
             problem.output.c
         )
     })?;
+    if let Math::Matrix(math) = desc.math {
+        return conv_matrix::pack(&problem, math, weight, bias);
+    }
     let round = |value: f32| match problem.dtype {
         DType::Bf16 => bf16::from_f32(value).to_f32(),
         _ => value,
