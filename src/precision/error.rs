@@ -62,4 +62,18 @@ pub enum PrecisionError {
         /// What was written.
         found: String,
     },
+    /// A rule without a pattern or without a precision.
+    #[error("rule `{rule}`: expected PATTERN=PRECISION, for example `backbone.*=HiFi2+fp32:w=bfp8`")]
+    Rule {
+        /// The rule.
+        rule: String,
+    },
+    /// An environment variable that holds no valid override.
+    #[error("{variable}: {source}")]
+    Environment {
+        /// The variable.
+        variable: String,
+        /// What is wrong with its value.
+        source: Box<PrecisionError>,
+    },
 }
