@@ -5,6 +5,7 @@ mod activations;
 mod convolution;
 mod gather_rows;
 mod harness;
+mod matrix;
 mod moves;
 mod pillars;
 mod reductions;
