@@ -5,7 +5,7 @@ mod activations;
 mod convolution;
 mod gather_rows;
 mod harness;
-mod matrix;
+mod matrix_engine;
 mod moves;
 mod pillars;
 mod reductions;
