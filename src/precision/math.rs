@@ -1,5 +1,7 @@
 //! The arithmetic that an operation asks for.
 
+use std::fmt;
+
 use super::{Fidelity, Precision, WeightFormat};
 
 /// How sums of products are computed. Whoever describes an operation says it; there is no default.
@@ -36,5 +38,24 @@ impl From<Precision> for Math {
             packer_l1_acc: precision.packer_l1_acc,
             weights: precision.weights,
         })
+    }
+}
+
+impl fmt::Display for MatrixMath {
+    /// As the [`Precision`] that asks for no more is written.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Precision::new(self.fidelity, self.fp32_acc)
+            .with_packer_l1_acc(self.packer_l1_acc)
+            .with_weights(self.weights)
+            .fmt(f)
+    }
+}
+
+impl fmt::Display for Math {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Native => f.write_str("native"),
+            Self::Matrix(math) => math.fmt(f),
+        }
     }
 }
