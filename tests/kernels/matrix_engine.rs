@@ -231,7 +231,7 @@ impl Case {
         }
         if let Some(residual) = &self.residual {
             let place = element(&self.desc.output.view, &[n, channel, y, x]);
-            sum = add(sum, values(residual)[place].into());
+            sum = add(sum, values(residual)[place]);
         }
         narrow(out == DType::Bf16, sum)
     }
@@ -255,7 +255,7 @@ fn every_arithmetic_has_the_bits_of_its_definition() {
                 position % w,
             ];
             let found = found[element(&case.desc.output.view, &at)];
-            assert_eq!(f64::from(found), case.expected(at), "{at:?} of {:?}", case.desc);
+            assert_eq!(found, case.expected(at), "{at:?} of {:?}", case.desc);
         }
     }
     assert!(fidelities.iter().all(|&count| count > 5), "{fidelities:?}");
@@ -397,7 +397,7 @@ fn errors(text: &str, dtype: DType, out: DType, [side, kernel, cin, cout]: [usiz
                         }
                     }
                 }
-                let error = (f64::from(found[(y * side + column) * cout + o]) - sum).abs();
+                let error = (found[(y * side + column) * cout + o] - sum).abs();
                 errors.largest = errors.largest.max(error);
                 errors.rms += error * error;
             }
