@@ -44,10 +44,7 @@ fn pillars(sweep: &[f32]) -> (Vec<f32>, Vec<i32>) {
         if !((0.0..70.4).contains(&x) && (-40.0..40.0).contains(&y) && (-3.0..1.0).contains(&z)) {
             continue;
         }
-        let cell = (
-            ((y + 40.0) / 0.16) as usize,
-            (x / 0.16) as usize,
-        );
+        let cell = (((y + 40.0) / 0.16) as usize, (x / 0.16) as usize);
         if cell.0 >= HEIGHT || cell.1 >= WIDTH {
             continue;
         }
@@ -73,7 +70,9 @@ fn pillars(sweep: &[f32]) -> (Vec<f32>, Vec<i32>) {
             out[8] = p[1] - middle[1];
         }
     }
-    let cells = kept.iter().map(|((row, column), _)| (row * WIDTH + column) as i32);
+    let cells = kept
+        .iter()
+        .map(|((row, column), _)| (row * WIDTH + column) as i32);
     (features, cells.collect())
 }
 
@@ -102,7 +101,13 @@ fn feature_net(dict: &StateDict) -> PillarFeatureNet {
     let norm = dict.bn("mlp.1", EPSILON).unwrap();
     let bias = dict.floats("mlp.0.bias").unwrap();
     let outputs = norm.channels();
-    let folded = fold_bn_linear(&weight, [outputs, FEATURES], Some(&bias), &norm, LinearLayout::OutIn);
+    let folded = fold_bn_linear(
+        &weight,
+        [outputs, FEATURES],
+        Some(&bias),
+        &norm,
+        LinearLayout::OutIn,
+    );
     let (weight, bias) = folded.unwrap();
     let weight = ArrayView2::from_shape((outputs, FEATURES), &weight).unwrap();
     PillarFeatureNet::new(PfnPlan::one_layer(weight.t(), &bias).unwrap())
@@ -112,7 +117,9 @@ fn feature_net(dict: &StateDict) -> PillarFeatureNet {
 fn head(dict: &StateDict) -> RowLinear {
     let heads = ["class_head", "box_head", "dir_head"];
     let joined = |part: &str| -> Vec<f32> {
-        let parts = heads.iter().map(|head| dict.floats(&format!("{head}.{part}")).unwrap());
+        let parts = heads
+            .iter()
+            .map(|head| dict.floats(&format!("{head}.{part}")).unwrap());
         parts.flatten().collect()
     };
     let (weight, bias) = (joined("weight"), joined("bias"));
@@ -132,7 +139,11 @@ fn run(dict: &StateDict, features: &[f32], cells: &[i32], storage: DType) -> Vec
     let net = feature_net(&dict.sub("pillar_encoder").unwrap());
     let block = |name: &str| {
         let layer = |conv_at: u8, norm_at: u8| {
-            conv(&backbone, &format!("{name}.{conv_at}"), &format!("{name}.{norm_at}"))
+            conv(
+                &backbone,
+                &format!("{name}.{conv_at}"),
+                &format!("{name}.{norm_at}"),
+            )
         };
         vec![layer(0, 1).stride(2), layer(3, 4)]
     };
@@ -171,7 +182,9 @@ fn run(dict: &StateDict, features: &[f32], cells: &[i32], storage: DType) -> Vec
 
 #[test]
 fn the_checkpoint_is_read_as_it_was_saved() {
-    let Some(path) = support::data(CHECKPOINT) else { return };
+    let Some(path) = support::data(CHECKPOINT) else {
+        return;
+    };
     let dict = load_state_dict(path).unwrap();
     assert_eq!(dict.tensors().len(), 55);
     let parameters: usize = dict
@@ -181,9 +194,16 @@ fn the_checkpoint_is_read_as_it_was_saved() {
         .map(|(_, tensor)| tensor.values().len())
         .sum();
     println!("{parameters} parameters");
-    assert_eq!(&dict.get("backbone.block_two.0.weight").unwrap().shape()[..], [128, 64, 3, 3]);
+    assert_eq!(
+        &dict.get("backbone.block_two.0.weight").unwrap().shape()[..],
+        [128, 64, 3, 3]
+    );
     let steps = dict.get("pillar_encoder.mlp.1.num_batches_tracked").unwrap();
-    assert!(steps.as_i64().is_some_and(|steps| steps.len() == 1 && steps[0] > 0));
+    assert!(
+        steps
+            .as_i64()
+            .is_some_and(|steps| steps.len() == 1 && steps[0] > 0)
+    );
 }
 
 /// fp32 within 2e-5 of the largest value of each head, bf16 by correlation.
@@ -192,7 +212,9 @@ fn the_network_of_a_checkpoint_computes_what_it_does_in_float64() {
     let (Some(path), Some(sweep)) = (support::data(CHECKPOINT), support::data(SWEEP)) else {
         return;
     };
-    let Some(mut oracle) = support::oracle("pointpillars.py") else { return };
+    let Some(mut oracle) = support::oracle("pointpillars.py") else {
+        return;
+    };
     let (features, cells) = pillars(&support::floats(&std::fs::read(sweep).unwrap()));
     assert!(cells.len() > 2000, "{} pillars", cells.len());
     let folder = tempfile::tempdir().unwrap();
@@ -200,7 +222,9 @@ fn the_network_of_a_checkpoint_computes_what_it_does_in_float64() {
     std::fs::write(place("features"), bytemuck::cast_slice(&features)).unwrap();
     std::fs::write(place("index"), bytemuck::cast_slice(&cells)).unwrap();
     oracle.args([&path, &place("features"), &place("index")]);
-    oracle.args([HEIGHT.to_string(), WIDTH.to_string()]).arg(place("out"));
+    oracle
+        .args([HEIGHT.to_string(), WIDTH.to_string()])
+        .arg(place("out"));
     support::run(&mut oracle);
     let expected = support::floats(&std::fs::read(place("out")).unwrap());
 
@@ -211,7 +235,8 @@ fn the_network_of_a_checkpoint_computes_what_it_does_in_float64() {
         for (name, channels) in [("class", 0..6), ("box", 6..20), ("direction", 20..24)] {
             let part = |values: &[f32]| -> Vec<f64> {
                 let rows = values.chunks_exact(24);
-                rows.flat_map(|row| row[channels.clone()].iter().map(|&v| f64::from(v))).collect()
+                rows.flat_map(|row| row[channels.clone()].iter().map(|&v| f64::from(v)))
+                    .collect()
             };
             let (found, expected) = (part(&found), part(&expected));
             let top = expected.iter().fold(0.0_f64, |top, v| top.max(v.abs()));

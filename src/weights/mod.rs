@@ -8,6 +8,8 @@
 
 mod array;
 mod batchnorm;
+mod cache;
+mod cache_file;
 mod digest;
 mod error;
 mod external;
@@ -27,10 +29,12 @@ mod state_dict;
 mod stored;
 mod tensor;
 mod torch;
+mod whole_file;
 mod widen;
 
 pub use array::{Array, ElementType, Values};
 pub use batchnorm::BatchNorm;
+pub use cache::{WeightCache, WeightCacheError, cache_root};
 pub use digest::file_sha256;
 pub use error::OnnxError;
 pub use fold::{FoldError, LinearLayout, fold_bn, fold_bn_conv, fold_bn_conv_transpose, fold_bn_linear};

@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub use error::{NpzError, NpzFault};
 pub use write::NpzCompression;
 
-use super::Array;
+use super::{Array, whole_file};
 
 /// What the arrays of an archive may take unpacked unless a caller says otherwise: 4 GiB.
 pub const DEFAULT_NPZ_BYTES: u64 = 4 << 30;
@@ -69,7 +69,7 @@ impl Npz {
     pub fn save(&self, path: impl AsRef<Path>, compression: NpzCompression) -> Result<(), NpzError> {
         let path = path.as_ref();
         let bytes = self.to_bytes(&file_name(path), compression)?;
-        write::whole(path, &bytes).map_err(|source| NpzError::Write {
+        whole_file::write(path, &[&bytes]).map_err(|source| NpzError::Write {
             path: path.to_owned(),
             source,
         })

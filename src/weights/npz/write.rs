@@ -1,7 +1,6 @@
 //! Writing a NumPy archive.
 
 use std::io::{Cursor, Write};
-use std::path::Path;
 
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipWriter};
@@ -73,17 +72,4 @@ fn is_name(name: &str) -> bool {
         && !name.starts_with('/')
         && !name.contains(char::is_control)
         && !climbs()
-}
-
-/// Puts a file in its place at once: a reader sees the old one or the new one, never half of it.
-pub(super) fn whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(bytes)?;
-    file.as_file().sync_data()?;
-    file.persist(path).map_err(|error| error.error)?;
-    Ok(())
 }
