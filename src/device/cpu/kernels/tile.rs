@@ -27,6 +27,7 @@ macro_rules! for_pixels {
         )*
     };
 }
+pub(super) use for_pixels;
 
 /// Dense tile: `MR <= 14` output pixels, `NV` vectors of output channels.
 ///
