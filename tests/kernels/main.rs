@@ -3,6 +3,7 @@
 
 mod activations;
 mod convolution;
+mod gather_conv;
 mod gather_rows;
 mod harness;
 mod moves;

@@ -12,6 +12,7 @@
 //! - `tile`: the inner loops of convolution and pooling
 //! - `geometry`, `conv`, `conv_dense`, `conv_depthwise`, `pack`: convolution
 //! - `pillars`: the feature net of pillars, made of the convolution's tiles
+//! - `gather_conv`: sparse convolutions, pair by pair of rows
 //! - `pooling`, `softmax`, `elementwise`, `copy`, `indexed`, `gather_rows`: the other operations
 //! - `nest`: loops over strided views
 
@@ -22,6 +23,7 @@ mod conv_depthwise;
 mod copy;
 mod elementwise;
 mod formula;
+mod gather_conv;
 mod gather_rows;
 mod geometry;
 mod indexed;
@@ -122,5 +124,6 @@ pub fn prepare(op: &OpDesc, isa: Isa) -> Result<Arc<dyn Kernel>, DeviceError> {
         } => indexed::prepare_gather(src, dst, *axis, indices)?,
         OpDesc::GatherRows { table, index, dst } => gather_rows::prepare(table, index, dst)?,
         OpDesc::Pillars(desc) => pillars::prepare(desc, ops)?,
+        OpDesc::GatherConv(desc) => gather_conv::prepare(desc, ops)?,
     })
 }

@@ -5,7 +5,7 @@ use half::bf16;
 use super::check::{ensure, invalid};
 use super::conv::{OP, Problem};
 use super::ops::PANEL_VECTORS;
-use super::{Isa, ops, pillars};
+use super::{Isa, gather_conv, ops, pillars};
 use crate::device::{Conv2dDesc, DeviceError, WeightDesc};
 use crate::tensor::{DType, HostTensor, TensorSpec};
 
@@ -140,6 +140,9 @@ pub fn pack_weights(weights: &WeightDesc<'_>, isa: Isa) -> Result<HostTensor, De
         WeightDesc::Conv2d { desc, weight, bias } => pack_conv(desc, weight, bias, lanes(OP)?),
         WeightDesc::Pillars { desc, first, second } => {
             pillars::pack(desc, &first, second.as_ref(), lanes(pillars::OP)?)
+        }
+        WeightDesc::GatherConv { desc, weight, bias } => {
+            gather_conv::pack(desc, weight, bias, lanes(gather_conv::OP)?)
         }
     }
 }
