@@ -40,8 +40,8 @@ pub use fault::{Fault, FaultAt, FaultCall, FaultKind, FaultPlan};
 pub use faulty::{FaultDevice, InjectedFaults};
 pub use ids::{BufferId, Cq, EventId, ProgramId, TraceId};
 pub use op::{
-    Activation, BinaryKind, Conv2dDesc, DenseLayer, Geometry2d, OpDesc, Operand, PillarsDesc, Pool2dDesc,
-    PoolKind, Scalar, WeightDesc,
+    Activation, BinaryKind, Conv2dDesc, DenseLayer, GatherConvDesc, Geometry2d, OpDesc, Operand, PillarsDesc,
+    Pool2dDesc, PoolKind, Scalar, WeightDesc,
 };
 pub use sim::{OnRace, Race, SimConfig, SimCosts, SimDevice};
 pub use slot::{HostSlot, SlotError};

@@ -179,6 +179,31 @@ pub struct PillarsDesc {
     pub hidden: Option<usize>,
 }
 
+/// A sparse convolution in gather form: `out[o] = act(bias + sum_k table[index[o, k]] W[k] (+ residual[o]))`. An entry of
+/// the index that the table does not have, such as a sentinel, contributes nothing, and nothing outside the table is
+/// read, whatever the buffer holds.
+///
+/// All arithmetic is fp32, weights included, whatever the storage: one chain of fused multiply-adds an output, which
+/// starts at the bias and takes the taps that are there in order, then input channels; then residual and activation.
+///
+/// Bound buffers: table, index, prepared weights, residual if present, output if present, then the terms.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct GatherConvDesc {
+    /// Rows of the input, `[V, Cin]`, fp32 or bf16, channel stride 1.
+    pub table: Operand,
+    /// Row of each tap, `[rows, K]`, uint32.
+    pub index: Operand,
+    /// Added before the activation, `[rows, Cout]`, fp32 or bf16, channel stride 1.
+    pub residual: Option<Operand>,
+    /// The result, `[rows, Cout]`, fp32, channel stride 1.
+    pub output: Option<Operand>,
+    /// The result as the sum of at most two bf16 values, `[rows, Cout]` each, channel stride 1: the result rounded, and
+    /// what the rounding left, rounded. There is an output, a term, or both.
+    pub terms: Vec<Operand>,
+    /// Applied last.
+    pub activation: Activation,
+}
+
 /// What one program computes. Shapes, strides, types and constants are part of the description; buffers are
 /// bound at launch, in the order that each variant states.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -270,6 +295,8 @@ pub enum OpDesc {
     },
     /// Feature net of pillars. Buffers: points, weights, output.
     Pillars(PillarsDesc),
+    /// Sparse convolution. Buffers: table, index, weights, residual if present, output if present, terms.
+    GatherConv(GatherConvDesc),
 }
 
 impl OpDesc {
@@ -288,6 +315,7 @@ impl OpDesc {
             Self::Gather { .. } => "gather",
             Self::GatherRows { .. } => "gather_rows",
             Self::Pillars(_) => "pillars",
+            Self::GatherConv(_) => "gather_conv",
         }
     }
 }
@@ -315,6 +343,15 @@ pub enum WeightDesc<'a> {
         first: DenseLayer<'a>,
         /// Second layer, where there is one; its inputs are the first layer's outputs, then their maxima.
         second: Option<DenseLayer<'a>>,
+    },
+    /// Weights and bias of a sparse convolution, fp32 whatever the storage.
+    GatherConv {
+        /// The convolution that will use them.
+        desc: &'a GatherConvDesc,
+        /// `[Cout, K, Cin]`, row-major: the filter `[Cout, k0, k1, k2, Cin]` with its taps in order.
+        weight: &'a [f32],
+        /// One value per output channel; absent means zeros.
+        bias: Option<&'a [f32]>,
     },
 }
 

@@ -31,6 +31,7 @@ mod place;
 mod plan;
 mod resize;
 pub mod second;
+pub mod sparse_encoder;
 mod survey;
 mod transposed;
 mod window;

@@ -4,6 +4,7 @@
 mod activations;
 mod bf16_dot;
 mod convolution;
+mod gather_conv;
 mod gather_rows;
 mod harness;
 mod matrix_engine;

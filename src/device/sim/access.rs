@@ -79,6 +79,12 @@ pub(super) fn uses(op: &OpDesc) -> Vec<Use> {
         OpDesc::Binary { lhs, rhs, dst, .. } => vec![reads(lhs), reads(rhs), writes(dst)],
         OpDesc::GatherRows { table, index, dst } => vec![reads(table), reads(index), writes(dst)],
         OpDesc::Pillars(desc) => vec![reads(&desc.points), weights, writes(&desc.output)],
+        OpDesc::GatherConv(desc) => {
+            let mut uses = vec![reads(&desc.table), reads(&desc.index), weights];
+            uses.extend(desc.residual.as_ref().map(reads));
+            uses.extend(desc.output.iter().chain(&desc.terms).map(writes));
+            uses
+        }
         OpDesc::Conv2d(desc) => {
             let mut uses = vec![reads(&desc.input), weights, writes(&desc.output)];
             uses.extend(desc.residual.as_ref().map(reads));

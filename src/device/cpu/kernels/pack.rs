@@ -7,7 +7,7 @@ use super::conv::{OP, Problem};
 use super::conv_dot::Division;
 use super::dot::DOT_LANES;
 use super::ops::PANEL_VECTORS;
-use super::{KernelSet, conv_matrix, ops, pillars};
+use super::{KernelSet, conv_matrix, gather_conv, ops, pillars};
 use crate::device::{Conv2dDesc, DeviceError, WeightDesc};
 use crate::precision::Math;
 use crate::tensor::{DType, HostTensor, TensorSpec};
@@ -154,6 +154,9 @@ pub fn pack_weights(weights: &WeightDesc<'_>, set: impl Into<KernelSet>) -> Resu
         WeightDesc::Conv2d { desc, weight, bias } => pack_conv(desc, weight, bias, (set, lanes(OP)?)),
         WeightDesc::Pillars { desc, first, second } => {
             pillars::pack(desc, &first, second.as_ref(), lanes(pillars::OP)?)
+        }
+        WeightDesc::GatherConv { desc, weight, bias } => {
+            gather_conv::pack(desc, weight, bias, lanes(gather_conv::OP)?)
         }
     }
 }

@@ -93,6 +93,73 @@ pub(super) unsafe fn dense<V: Lanes, const MR: usize, const NV: usize>(
     }
 }
 
+/// Tile of a sparse convolution: `MR <= 14` gathered rows of `cin` values, one behind the other, `NV` vectors of output
+/// channels. Row `p` belongs to the output row `places[p]`:
+///
+/// `sums[places[p]][k] += sum over channels of rows[p] * weight`, one chain of fused multiply-adds that goes on from the
+/// sum so far. `weights` holds `[cin][NV * V::N]`, `sums` has a row every `sum_step` values.
+///
+/// # Safety
+/// The instruction set is there; `rows`, `weights` and `places` are valid for what is stated, `sums` for every place;
+/// places differ.
+#[expect(clippy::needless_range_loop, reason = "vectors are an index of the formula")]
+#[inline(always)]
+pub(super) unsafe fn gathered<V: Lanes, const MR: usize, const NV: usize>(
+    rows: *const f32,
+    cin: usize,
+    mut weights: *const f32,
+    places: *const u32,
+    sums: *mut f32,
+    sum_step: usize,
+) {
+    // SAFETY: every address lies inside what the caller promises.
+    unsafe {
+        let width = NV * V::N;
+        let place = |p: usize| sums.add(*places.add(p) as usize * sum_step);
+        let mut w = [V::splat(0.0); NV];
+        let mut acc = [w; MR];
+        for_pixels!(MR, p => {
+            for v in 0..NV {
+                acc[p][v] = V::load(place(p).add(v * V::N));
+            }
+        });
+        // Three row pointers and two index registers address fourteen rows without spilling.
+        let step = cin as isize;
+        let step3 = 3 * step;
+        let mut near = rows;
+        let mut middle = near.wrapping_offset(5 * step);
+        let mut far = near.wrapping_offset(10 * step);
+        for _ in 0..cin {
+            for v in 0..NV {
+                w[v] = V::load(weights.add(v * V::N));
+            }
+            for_pixels!(MR, p => {
+                let row = match p / 5 {
+                    0 => near,
+                    1 => middle,
+                    _ => far,
+                };
+                let value = V::splat(*row.offset(match p % 5 {
+                    3 => step3,
+                    q => q as isize * step,
+                }));
+                for v in 0..NV {
+                    acc[p][v] = value.fma(w[v], acc[p][v]);
+                }
+            });
+            near = near.wrapping_add(1);
+            middle = middle.wrapping_add(1);
+            far = far.wrapping_add(1);
+            weights = weights.add(width);
+        }
+        for_pixels!(MR, p => {
+            for v in 0..NV {
+                acc[p][v].store(place(p).add(v * V::N));
+            }
+        });
+    }
+}
+
 /// Depth-wise tile: the `P <= 14` output pixels from the `x0`-th on, the `lanes` channels from `channel` on.
 ///
 /// `sums[p][c] = bias[c] + sum over taps of input * weight`. `panel` holds `[1 + taps][V::N]`. With `PART`,
