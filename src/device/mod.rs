@@ -12,6 +12,7 @@ mod backends;
 mod config;
 pub mod conformance;
 mod contract;
+mod cost;
 pub mod cpu;
 mod error;
 pub mod fault;
@@ -32,8 +33,10 @@ pub use config::{
 };
 pub(crate) use contract::moment_after;
 pub use contract::{
-    BufferClass, CaptureKind, Device, DeviceCaps, DeviceHealth, DeviceMemory, MissPolicy, UnsafeLive,
+    BufferClass, CaptureKind, Device, DeviceCaps, DeviceHealth, DeviceMemory, LaunchTime, MissPolicy,
+    UnsafeLive,
 };
+pub use cost::OpCost;
 pub use cpu::{CpuConfig, CpuDevice};
 pub use error::DeviceError;
 pub use fault::{Fault, FaultAt, FaultCall, FaultKind, FaultPlan};
