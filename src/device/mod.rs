@@ -41,7 +41,7 @@ pub use faulty::{FaultDevice, InjectedFaults};
 pub use ids::{BufferId, Cq, EventId, ProgramId, TraceId};
 pub use op::{
     Activation, BinaryKind, Conv2dDesc, DenseLayer, Geometry2d, OpDesc, Operand, PillarsDesc, Pool2dDesc,
-    PoolKind, Scalar, WeightDesc,
+    PoolKind, Scalar, TapTable, WeightDesc,
 };
 pub use sim::{OnRace, Race, SimConfig, SimCosts, SimDevice};
 pub use slot::{HostSlot, SlotError};

@@ -79,6 +79,17 @@ pub(super) fn uses(op: &OpDesc) -> Vec<Use> {
         OpDesc::Binary { lhs, rhs, dst, .. } => vec![reads(lhs), reads(rhs), writes(dst)],
         OpDesc::GatherRows { table, index, dst } => vec![reads(table), reads(index), writes(dst)],
         OpDesc::Pillars(desc) => vec![reads(&desc.points), weights, writes(&desc.output)],
+        OpDesc::Select {
+            condition,
+            yes,
+            no,
+            dst,
+        } => vec![reads(condition), reads(yes), reads(no), writes(dst)],
+        OpDesc::GatherElements { src, index, dst, .. } => vec![reads(src), reads(index), writes(dst)],
+        OpDesc::ScatterElements {
+            updates, index, dst, ..
+        } => vec![reads(updates), reads(index), writes(dst)],
+        OpDesc::ResizeTaps { src, dst, .. } => vec![reads(src), writes(dst)],
         OpDesc::Conv2d(desc) => {
             let mut uses = vec![reads(&desc.input), weights, writes(&desc.output)];
             uses.extend(desc.residual.as_ref().map(reads));

@@ -132,6 +132,23 @@ fn clip<V: Lanes>(x: V, low: f32, high: f32) -> V {
     x.like(high).smaller(x)
 }
 
+/// `yes`, or 0 where `x` is NaN.
+#[inline(always)]
+fn number<V: Lanes>(x: V, yes: V) -> V {
+    x.if_nan(x.like(0.0), yes)
+}
+
+/// `x` without its fraction. A float from 2^23 on is whole; below, adding and taking away 2^23 rounds to the nearest
+/// whole number, which is one too large where that was upwards.
+#[inline(always)]
+fn cut<V: Lanes>(x: V) -> V {
+    let whole_from = x.like(8_388_608.0);
+    let magnitude = x.abs();
+    let nearest = magnitude.add(whole_from).sub(whole_from);
+    let below = magnitude.if_less(nearest, nearest.sub(x.like(1.0)), nearest);
+    magnitude.if_less(whole_from, below, magnitude).with_sign_of(x)
+}
+
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident { $($field:ident),* } |$self:ident, $x:ident| $body:expr;)*) => {
         $(
@@ -260,6 +277,27 @@ functions2! {
     Max |x, y| x.if_nan(x, x.larger(y));
     /// [`BinaryKind::Min`]
     Min |x, y| x.if_nan(x, x.smaller(y));
+    /// [`BinaryKind::Equal`]
+    Equal |x, y| {
+        let zero = x.like(0.0);
+        let not_less = x.if_less(y, zero, number(x, number(y, x.like(1.0))));
+        y.if_less(x, zero, not_less)
+    };
+    /// [`BinaryKind::Less`]
+    Less |x, y| x.if_less(y, x.like(1.0), x.like(0.0));
+    /// [`BinaryKind::LessOrEqual`]
+    LessOrEqual |x, y| y.if_less(x, x.like(0.0), number(x, number(y, x.like(1.0))));
+    /// [`BinaryKind::Quotient`]
+    Quotient |x, y| cut(x.div(y));
+    /// [`BinaryKind::Remainder`]
+    Remainder |x, y| {
+        let quotient = x.div(y);
+        let whole = cut(quotient);
+        let below = quotient.if_less(whole, whole.sub(x.like(1.0)), whole);
+        below.neg_fma(y, x)
+    };
+    /// [`BinaryKind::LeakyRelu`]
+    LeakyReluBy |x, y| x.if_less(x.like(0.0), x.mul(y), x);
 }
 
 /// Runs `$body` with `$f` bound to the [`Function2`] of a binary operation.
@@ -290,6 +328,30 @@ macro_rules! with_binary {
             }
             BinaryKind::Min => {
                 let $f = formula::Min;
+                $body
+            }
+            BinaryKind::Equal => {
+                let $f = formula::Equal;
+                $body
+            }
+            BinaryKind::Less => {
+                let $f = formula::Less;
+                $body
+            }
+            BinaryKind::LessOrEqual => {
+                let $f = formula::LessOrEqual;
+                $body
+            }
+            BinaryKind::Quotient => {
+                let $f = formula::Quotient;
+                $body
+            }
+            BinaryKind::Remainder => {
+                let $f = formula::Remainder;
+                $body
+            }
+            BinaryKind::LeakyRelu => {
+                let $f = formula::LeakyReluBy;
                 $body
             }
         }

@@ -13,6 +13,7 @@
 //! - `geometry`, `conv`, `conv_dense`, `conv_depthwise`, `pack`: convolution
 //! - `pillars`: the feature net of pillars, made of the convolution's tiles
 //! - `pooling`, `softmax`, `elementwise`, `copy`, `indexed`, `gather_rows`: the other operations
+//! - `select`, `pick`, `resize_taps`: choice by a condition, moves by an index on the device, resizing by weights
 //! - `nest`: loops over strided views
 
 mod check;
@@ -29,8 +30,11 @@ mod lanes;
 mod nest;
 mod ops;
 mod pack;
+mod pick;
 mod pillars;
 mod pooling;
+mod resize_taps;
+mod select;
 #[cfg(target_arch = "x86_64")]
 mod simd_avx2;
 #[cfg(target_arch = "x86_64")]
@@ -122,5 +126,30 @@ pub fn prepare(op: &OpDesc, isa: Isa) -> Result<Arc<dyn Kernel>, DeviceError> {
         } => indexed::prepare_gather(src, dst, *axis, indices)?,
         OpDesc::GatherRows { table, index, dst } => gather_rows::prepare(table, index, dst)?,
         OpDesc::Pillars(desc) => pillars::prepare(desc, ops)?,
+        OpDesc::Select {
+            condition,
+            yes,
+            no,
+            dst,
+        } => select::prepare([condition, yes, no, dst], ops)?,
+        OpDesc::GatherElements {
+            src,
+            index,
+            dst,
+            axis,
+        } => pick::prepare_gather(src, index, dst, *axis)?,
+        OpDesc::ScatterElements {
+            updates,
+            index,
+            dst,
+            axis,
+            combine,
+        } => pick::prepare_scatter([updates, index, dst], *axis, *combine, ops)?,
+        OpDesc::ResizeTaps {
+            src,
+            dst,
+            rows,
+            columns,
+        } => resize_taps::prepare(src, dst, [rows, columns], ops)?,
     })
 }
