@@ -13,6 +13,7 @@
 //! - `geometry`, `conv`, `conv_dense`, `conv_depthwise`, `pack`: convolution
 //! - `pillars`: the feature net of pillars, made of the convolution's tiles
 //! - `pooling`, `softmax`, `elementwise`, `copy`, `indexed`, `gather_rows`: the other operations
+//! - `matmul`, `layer_norm`, `reduce`, and `rows`, the functions of rows that they share
 //! - `nest`: loops over strided views
 
 mod check;
@@ -26,11 +27,15 @@ mod gather_rows;
 mod geometry;
 mod indexed;
 mod lanes;
+mod layer_norm;
+mod matmul;
 mod nest;
 mod ops;
 mod pack;
 mod pillars;
 mod pooling;
+mod reduce;
+mod rows;
 #[cfg(target_arch = "x86_64")]
 mod simd_avx2;
 #[cfg(target_arch = "x86_64")]
@@ -122,5 +127,8 @@ pub fn prepare(op: &OpDesc, isa: Isa) -> Result<Arc<dyn Kernel>, DeviceError> {
         } => indexed::prepare_gather(src, dst, *axis, indices)?,
         OpDesc::GatherRows { table, index, dst } => gather_rows::prepare(table, index, dst)?,
         OpDesc::Pillars(desc) => pillars::prepare(desc, ops)?,
+        OpDesc::MatMul(desc) => matmul::prepare(desc, ops, rows::for_isa(isa))?,
+        OpDesc::LayerNorm(desc) => layer_norm::prepare(desc, ops, rows::for_isa(isa))?,
+        OpDesc::Reduce(desc) => reduce::prepare(desc, ops, rows::for_isa(isa))?,
     })
 }
