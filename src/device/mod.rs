@@ -18,6 +18,7 @@ pub mod fault;
 mod faulty;
 mod ids;
 mod op;
+mod op_matrix;
 mod random;
 pub mod sim;
 mod slot;
@@ -43,5 +44,6 @@ pub use op::{
     Activation, BinaryKind, Conv2dDesc, DenseLayer, Geometry2d, OpDesc, Operand, PillarsDesc, Pool2dDesc,
     PoolKind, Scalar, TapTable, WeightDesc,
 };
+pub use op_matrix::{LayerNormDesc, MatMulDesc, ReduceDesc, ReduceKind};
 pub use sim::{OnRace, Race, SimConfig, SimCosts, SimDevice};
 pub use slot::{HostSlot, SlotError};

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::op_matrix::{LayerNormDesc, MatMulDesc, ReduceDesc};
 use crate::tensor::{DType, View};
 
 /// A constant inside an [`OpDesc`], compared and hashed by its bits.
@@ -77,6 +78,39 @@ pub enum Activation {
     Tanh,
     /// `exp(x)`
     Exp,
+    /// The error function.
+    Erf,
+    /// `x / 2 * (1 + erf(x / sqrt(2)))`
+    Gelu,
+    /// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))`
+    GeluTanh,
+    /// Square root.
+    Sqrt,
+    /// `1 / sqrt(x)`
+    Rsqrt,
+    /// Magnitude.
+    Abs,
+    /// `-x`
+    Neg,
+    /// Natural logarithm.
+    Log,
+    /// `log(1 + exp(x))`
+    Softplus,
+    /// `x < 0 ? alpha * (exp(x) - 1) : x`
+    Elu {
+        /// Minus the limit of large negative numbers.
+        alpha: Scalar,
+    },
+    /// `1 / x`
+    Reciprocal,
+    /// The next integer at or below.
+    Floor,
+    /// The next integer at or above.
+    Ceil,
+    /// The nearest integer; of two, the even one.
+    Round,
+    /// `x * tanh(log(1 + exp(x)))`
+    Mish,
 }
 
 /// Element-wise functions of two tensors.
@@ -343,6 +377,12 @@ pub enum OpDesc {
         /// Source columns of each output column.
         columns: TapTable,
     },
+    /// Matrix product. Buffers: left, right, output, bias if present.
+    MatMul(MatMulDesc),
+    /// Normalisation over the last axes. Buffers: source, destination, then residual, gamma, beta if present.
+    LayerNorm(LayerNormDesc),
+    /// Reduction over axes. Buffers: source, destination.
+    Reduce(ReduceDesc),
 }
 
 impl OpDesc {
@@ -365,6 +405,9 @@ impl OpDesc {
             Self::GatherElements { .. } => "gather_elements",
             Self::ScatterElements { .. } => "scatter_elements",
             Self::ResizeTaps { .. } => "resize_taps",
+            Self::MatMul(_) => "matmul",
+            Self::LayerNorm(_) => "layer_norm",
+            Self::Reduce(_) => "reduce",
         }
     }
 }

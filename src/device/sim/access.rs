@@ -95,6 +95,18 @@ pub(super) fn uses(op: &OpDesc) -> Vec<Use> {
             uses.extend(desc.residual.as_ref().map(reads));
             uses
         }
+        OpDesc::MatMul(desc) => {
+            let mut uses = vec![reads(&desc.lhs), reads(&desc.rhs), writes(&desc.output)];
+            uses.extend(desc.bias.as_ref().map(reads));
+            uses
+        }
+        OpDesc::LayerNorm(desc) => {
+            let mut uses = vec![reads(&desc.src), writes(&desc.dst)];
+            let others = [&desc.residual, &desc.gamma, &desc.beta];
+            uses.extend(others.into_iter().flatten().map(reads));
+            uses
+        }
+        OpDesc::Reduce(desc) => vec![reads(&desc.src), writes(&desc.dst)],
     }
 }
 

@@ -14,6 +14,7 @@
 //! - `pillars`: the feature net of pillars, made of the convolution's tiles
 //! - `pooling`, `softmax`, `elementwise`, `copy`, `indexed`, `gather_rows`: the other operations
 //! - `select`, `pick`, `resize_taps`: choice by a condition, moves by an index on the device, resizing by weights
+//! - `matmul`, `layer_norm`, `reduce`, and `rows`, the functions of rows that they share
 //! - `nest`: loops over strided views
 
 mod check;
@@ -27,13 +28,17 @@ mod gather_rows;
 mod geometry;
 mod indexed;
 mod lanes;
+mod layer_norm;
+mod matmul;
 mod nest;
 mod ops;
 mod pack;
 mod pick;
 mod pillars;
 mod pooling;
+mod reduce;
 mod resize_taps;
+mod rows;
 mod select;
 #[cfg(target_arch = "x86_64")]
 mod simd_avx2;
@@ -151,5 +156,8 @@ pub fn prepare(op: &OpDesc, isa: Isa) -> Result<Arc<dyn Kernel>, DeviceError> {
             rows,
             columns,
         } => resize_taps::prepare(src, dst, [rows, columns], ops)?,
+        OpDesc::MatMul(desc) => matmul::prepare(desc, ops, rows::for_isa(isa))?,
+        OpDesc::LayerNorm(desc) => layer_norm::prepare(desc, ops, rows::for_isa(isa))?,
+        OpDesc::Reduce(desc) => reduce::prepare(desc, ops, rows::for_isa(isa))?,
     })
 }
