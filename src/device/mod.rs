@@ -18,6 +18,7 @@ pub mod fault;
 mod faulty;
 mod ids;
 mod op;
+mod op_query;
 mod random;
 pub mod sim;
 mod slot;
@@ -42,6 +43,10 @@ pub use ids::{BufferId, Cq, EventId, ProgramId, TraceId};
 pub use op::{
     Activation, BinaryKind, Conv2dDesc, DenseLayer, Geometry2d, OpDesc, Operand, PillarsDesc, Pool2dDesc,
     PoolKind, Scalar, WeightDesc,
+};
+pub use op_query::{
+    GridSampleDesc, LocalMaxDesc, OutsidePixels, SampleWeights, Sampling, SegmentOp, SegmentReduceDesc,
+    SplitIndexDesc, TopKDesc, TopKOrder, Unpooled,
 };
 pub use sim::{OnRace, Race, SimConfig, SimCosts, SimDevice};
 pub use slot::{HostSlot, SlotError};

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::op_query::{GridSampleDesc, LocalMaxDesc, SegmentReduceDesc, SplitIndexDesc, TopKDesc};
 use crate::tensor::{DType, View};
 
 /// A constant inside an [`OpDesc`], compared and hashed by its bits.
@@ -266,6 +267,16 @@ pub enum OpDesc {
     },
     /// Feature net of pillars. Buffers: points, weights, output.
     Pillars(PillarsDesc),
+    /// First elements of an order. Buffers: source, values, indices.
+    TopK(TopKDesc),
+    /// Positions taken apart into row and place. Buffers: index, major, minor.
+    SplitIndex(SplitIndexDesc),
+    /// Local maxima of maps. Buffers: input, output.
+    LocalMax(LocalMaxDesc),
+    /// Maps sampled at given places. Buffers: input, grid, output.
+    GridSample(GridSampleDesc),
+    /// Runs of rows reduced. Buffers: rows, offsets, result.
+    SegmentReduce(SegmentReduceDesc),
 }
 
 impl OpDesc {
@@ -284,6 +295,11 @@ impl OpDesc {
             Self::Gather { .. } => "gather",
             Self::GatherRows { .. } => "gather_rows",
             Self::Pillars(_) => "pillars",
+            Self::TopK(_) => "topk",
+            Self::SplitIndex(_) => "split_index",
+            Self::LocalMax(_) => "local_max",
+            Self::GridSample(_) => "grid_sample",
+            Self::SegmentReduce(_) => "segment_reduce",
         }
     }
 }

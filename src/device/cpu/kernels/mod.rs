@@ -13,6 +13,7 @@
 //! - `geometry`, `conv`, `conv_dense`, `conv_depthwise`, `pack`: convolution
 //! - `pillars`: the feature net of pillars, made of the convolution's tiles
 //! - `pooling`, `softmax`, `elementwise`, `copy`, `indexed`, `gather_rows`: the other operations
+//! - `topk`, `split_index`, `local_max`, `grid_sample`, `segment`: selections and samplings
 //! - `nest`: loops over strided views
 
 mod check;
@@ -24,19 +25,24 @@ mod elementwise;
 mod formula;
 mod gather_rows;
 mod geometry;
+mod grid_sample;
 mod indexed;
 mod lanes;
+mod local_max;
 mod nest;
 mod ops;
 mod pack;
 mod pillars;
 mod pooling;
+mod segment;
 #[cfg(target_arch = "x86_64")]
 mod simd_avx2;
 #[cfg(target_arch = "x86_64")]
 mod simd_avx512;
 mod softmax;
+mod split_index;
 mod tile;
+mod topk;
 
 use std::fmt;
 use std::sync::Arc;
@@ -122,5 +128,10 @@ pub fn prepare(op: &OpDesc, isa: Isa) -> Result<Arc<dyn Kernel>, DeviceError> {
         } => indexed::prepare_gather(src, dst, *axis, indices)?,
         OpDesc::GatherRows { table, index, dst } => gather_rows::prepare(table, index, dst)?,
         OpDesc::Pillars(desc) => pillars::prepare(desc, ops)?,
+        OpDesc::TopK(desc) => topk::prepare(desc)?,
+        OpDesc::SplitIndex(desc) => split_index::prepare(desc)?,
+        OpDesc::LocalMax(desc) => local_max::prepare(desc, ops)?,
+        OpDesc::GridSample(desc) => grid_sample::prepare(desc, ops)?,
+        OpDesc::SegmentReduce(desc) => segment::prepare(desc, ops)?,
     })
 }
