@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::op_matrix::{LayerNormDesc, MatMulDesc, ReduceDesc};
+use super::op_query::{GridSampleDesc, LocalMaxDesc, SegmentReduceDesc, SplitIndexDesc, TopKDesc};
 use crate::tensor::{DType, View};
 
 /// A constant inside an [`OpDesc`], compared and hashed by its bits.
@@ -383,6 +384,16 @@ pub enum OpDesc {
     LayerNorm(LayerNormDesc),
     /// Reduction over axes. Buffers: source, destination.
     Reduce(ReduceDesc),
+    /// First elements of an order. Buffers: source, values, indices.
+    TopK(TopKDesc),
+    /// Positions taken apart into row and place. Buffers: index, major, minor.
+    SplitIndex(SplitIndexDesc),
+    /// Local maxima of maps. Buffers: input, output.
+    LocalMax(LocalMaxDesc),
+    /// Maps sampled at given places. Buffers: input, grid, output.
+    GridSample(GridSampleDesc),
+    /// Runs of rows reduced. Buffers: rows, offsets, result.
+    SegmentReduce(SegmentReduceDesc),
 }
 
 impl OpDesc {
@@ -408,6 +419,11 @@ impl OpDesc {
             Self::MatMul(_) => "matmul",
             Self::LayerNorm(_) => "layer_norm",
             Self::Reduce(_) => "reduce",
+            Self::TopK(_) => "topk",
+            Self::SplitIndex(_) => "split_index",
+            Self::LocalMax(_) => "local_max",
+            Self::GridSample(_) => "grid_sample",
+            Self::SegmentReduce(_) => "segment_reduce",
         }
     }
 }
