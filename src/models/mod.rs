@@ -17,6 +17,8 @@ mod emit;
 mod error;
 mod facts;
 mod fold;
+mod fold_math;
+mod fold_select;
 mod fuse;
 mod fuse_pillars;
 pub mod gather;
@@ -26,6 +28,7 @@ mod layers;
 mod loaded;
 mod lower;
 mod movement;
+mod passes;
 pub mod pillars;
 mod place;
 mod plan;
@@ -41,6 +44,7 @@ pub use error::ImportError;
 pub use layers::{ConvKind, ConvSpec, RowLinear, as_feature_map};
 pub use loaded::{ForwardError, LoadedGraph};
 pub use lower::lower;
+pub use passes::Passes;
 pub use plan::{
     BufferPlan, DensePlan, InputFormat, InputPlan, Launch, LowerOptions, LowerStats, LoweredGraph,
     OutputPlan, Slot, Step, WeightPlan,
