@@ -44,6 +44,6 @@ pub use op::{
     Activation, BinaryKind, Conv2dDesc, DenseLayer, Geometry2d, OpDesc, Operand, PillarsDesc, Pool2dDesc,
     PoolKind, Scalar, WeightDesc,
 };
-pub use op_matrix::{LayerNormDesc, MatMulDesc, ReduceDesc, ReduceKind};
+pub use op_matrix::{LayerNormDesc, MatMulDesc, ReduceDesc, ReduceKind, SdpaDesc};
 pub use sim::{OnRace, Race, SimConfig, SimCosts, SimDevice};
 pub use slot::{HostSlot, SlotError};

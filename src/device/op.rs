@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::op_matrix::{LayerNormDesc, MatMulDesc, ReduceDesc};
+use super::op_matrix::{LayerNormDesc, MatMulDesc, ReduceDesc, SdpaDesc};
 use crate::tensor::{DType, View};
 
 /// A constant inside an [`OpDesc`], compared and hashed by its bits.
@@ -306,6 +306,8 @@ pub enum OpDesc {
     LayerNorm(LayerNormDesc),
     /// Reduction over axes. Buffers: source, destination.
     Reduce(ReduceDesc),
+    /// Attention. Buffers: query, key, value, output, mask if present.
+    Sdpa(SdpaDesc),
 }
 
 impl OpDesc {
@@ -327,6 +329,7 @@ impl OpDesc {
             Self::MatMul(_) => "matmul",
             Self::LayerNorm(_) => "layer_norm",
             Self::Reduce(_) => "reduce",
+            Self::Sdpa(_) => "sdpa",
         }
     }
 }

@@ -2,9 +2,12 @@
 //!
 //! May be called by every room below it; calls `device` and `tensor`.
 
+pub mod attention;
+mod matrix;
 mod staging;
 mod typecast;
 
+pub use matrix::{LayerNormOptions, MatMulOptions, as_matrix};
 pub use staging::{HostStaging, StagingError};
 
 use std::time::Duration;

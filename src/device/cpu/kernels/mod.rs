@@ -8,12 +8,13 @@
 //!
 //! - `check`: shapes, bounds, types
 //! - `lanes`, `simd_avx2`, `simd_avx512`, `ops`: vector types and the functions instantiated for each
-//! - `formula`: activations
+//! - `formula`, `special`: activations
 //! - `tile`: the inner loops of convolution and pooling
 //! - `geometry`, `conv`, `conv_dense`, `conv_depthwise`, `pack`: convolution
 //! - `pillars`: the feature net of pillars, made of the convolution's tiles
 //! - `pooling`, `softmax`, `elementwise`, `copy`, `indexed`, `gather_rows`: the other operations
-//! - `matmul`, `layer_norm`, `reduce`, and `rows`, the functions of rows that they share
+//! - `matmul` and `sdpa` on the convolution's tiles, with `matrix`, the packing that they share
+//! - `layer_norm`, `reduce`, and `rows`, functions of rows
 //! - `nest`: loops over strided views
 
 mod check;
@@ -29,6 +30,7 @@ mod indexed;
 mod lanes;
 mod layer_norm;
 mod matmul;
+mod matrix;
 mod nest;
 mod ops;
 mod pack;
@@ -36,11 +38,13 @@ mod pillars;
 mod pooling;
 mod reduce;
 mod rows;
+mod sdpa;
 #[cfg(target_arch = "x86_64")]
 mod simd_avx2;
 #[cfg(target_arch = "x86_64")]
 mod simd_avx512;
 mod softmax;
+mod special;
 mod tile;
 
 use std::fmt;
@@ -130,5 +134,6 @@ pub fn prepare(op: &OpDesc, isa: Isa) -> Result<Arc<dyn Kernel>, DeviceError> {
         OpDesc::MatMul(desc) => matmul::prepare(desc, ops, rows::for_isa(isa))?,
         OpDesc::LayerNorm(desc) => layer_norm::prepare(desc, ops, rows::for_isa(isa))?,
         OpDesc::Reduce(desc) => reduce::prepare(desc, ops, rows::for_isa(isa))?,
+        OpDesc::Sdpa(desc) => sdpa::prepare(desc, ops, rows::for_isa(isa))?,
     })
 }
