@@ -48,7 +48,7 @@ pub use op::{
     Activation, BinaryKind, Conv2dDesc, DenseLayer, GatherConvDesc, Geometry2d, OpDesc, Operand, PillarsDesc,
     Pool2dDesc, PoolKind, Scalar, TapTable, WeightDesc,
 };
-pub use op_matrix::{LayerNormDesc, MatMulDesc, ReduceDesc, ReduceKind};
+pub use op_matrix::{LayerNormDesc, MatMulDesc, ReduceDesc, ReduceKind, SdpaDesc};
 pub use op_query::{
     GridSampleDesc, LocalMaxDesc, OutsidePixels, SampleWeights, Sampling, SegmentOp, SegmentReduceDesc,
     SplitIndexDesc, TopKDesc, TopKOrder, Unpooled,

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::op_matrix::{LayerNormDesc, MatMulDesc, ReduceDesc};
+use super::op_matrix::{LayerNormDesc, MatMulDesc, ReduceDesc, SdpaDesc};
 use super::op_query::{GridSampleDesc, LocalMaxDesc, SegmentReduceDesc, SplitIndexDesc, TopKDesc};
 use crate::precision::Math;
 use crate::tensor::{DType, View};
@@ -425,6 +425,8 @@ pub enum OpDesc {
     GridSample(GridSampleDesc),
     /// Runs of rows reduced. Buffers: rows, offsets, result.
     SegmentReduce(SegmentReduceDesc),
+    /// Attention. Buffers: query, key, value, output, mask if present.
+    Sdpa(SdpaDesc),
 }
 
 impl OpDesc {
@@ -456,6 +458,7 @@ impl OpDesc {
             Self::LocalMax(_) => "local_max",
             Self::GridSample(_) => "grid_sample",
             Self::SegmentReduce(_) => "segment_reduce",
+            Self::Sdpa(_) => "sdpa",
         }
     }
 }

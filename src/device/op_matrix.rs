@@ -1,4 +1,4 @@
-//! Descriptions of matrix products, normalisations and reductions.
+//! Descriptions of matrix products, attention, normalisations and reductions.
 
 use super::op::{Activation, Operand, Scalar};
 
@@ -84,4 +84,33 @@ pub struct ReduceDesc {
     pub dst: Operand,
     /// The reduction.
     pub kind: ReduceKind,
+}
+
+/// Scaled dot-product attention: `out = softmax(scale * (query x key^T) + mask) x value` for every batch and head. There
+/// is no causal form and no default scale: a mask says what may be seen, and the scale of a padded head is not that of
+/// its size.
+///
+/// Keys are taken in blocks of [`Self::key_block`]; the sums of a query are carried from block to block relative to the
+/// largest score so far (Milakov and Gimelshein's online softmax). Scores, exponentials and sums are fp32 whatever the
+/// storage, the sum of a block's exponentials in the order of [`ReduceDesc`]; so a result depends on the block size, and
+/// neither on the number of threads nor on what else is computed. A query that sees no key (all masked with `-inf`)
+/// gives zeros.
+///
+/// Bound buffers: query, key, value, output and, if present, mask.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SdpaDesc {
+    /// `[B, H, Sq, D]`
+    pub query: Operand,
+    /// `[B, Hkv, Sk, D]`; `Hkv` divides `H`, and neighbouring heads share keys and values.
+    pub key: Operand,
+    /// `[B, Hkv, Sk, Dv]`
+    pub value: Operand,
+    /// `[B, H, Sq, Dv]`
+    pub output: Operand,
+    /// Added to the scores, `[B, H, Sq, Sk]` (repeated axes with stride 0).
+    pub mask: Option<Operand>,
+    /// Factor of the products.
+    pub scale: Scalar,
+    /// Keys of one step.
+    pub key_block: usize,
 }

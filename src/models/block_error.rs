@@ -1,6 +1,7 @@
 //! What can be wrong with a network's blocks.
 
 use crate::device::DeviceError;
+use crate::ops::attention::AttentionError;
 use crate::tensor::{DType, Shape, TensorError};
 
 /// Why a block was not built or did not run. Each names the block or layer.
@@ -64,6 +65,14 @@ pub enum BlockError {
         block: String,
         /// What the device said.
         source: Box<DeviceError>,
+    },
+    /// Attention was refused.
+    #[error("{block}: {source}")]
+    Attention {
+        /// The block or layer.
+        block: String,
+        /// What is wrong.
+        source: Box<AttentionError>,
     },
 }
 

@@ -6,8 +6,9 @@
 //! parts. [`LoadedGraph`] is such a graph with its constants on a device.
 //!
 //! The blocks of pillar detectors are there to be put together in the function of a trace's variant: the feature net
-//! ([`pillars`]), the scatter to a canvas ([`gather`]), backbone and neck ([`second`]), the head ([`centerhead`]). Each
-//! is built from host weights, brings them to the device in its first run, and computes into device tensors.
+//! ([`pillars`]), the scatter to a canvas ([`gather`]), backbone and neck ([`second`]), the heads ([`centerhead`],
+//! [`transfusion_head`]). Each is built from host weights, brings them to the device in its first run, and computes into
+//! device tensors.
 //!
 //! May be called by the rooms below it; calls `numeric`, `tensor`, `device`, `ops` and `weights`.
 
@@ -36,6 +37,7 @@ mod resize;
 pub mod second;
 pub mod sparse_encoder;
 mod survey;
+pub mod transfusion_head;
 mod transposed;
 mod window;
 

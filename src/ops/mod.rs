@@ -2,14 +2,17 @@
 //!
 //! May be called by every room below it; calls `device`, `precision` and `tensor`.
 
+pub mod attention;
 pub mod conv;
 mod interpolation;
+mod matrix;
 mod resize2d;
 mod staging;
 mod typecast;
 mod upsample;
 
 pub use interpolation::{Interpolation, InterpolationError, interp_matrix, resize_matrices};
+pub use matrix::{LayerNormOptions, MatMulOptions, as_matrix};
 pub use resize2d::{Resize2d, Resize2dSpec};
 pub use staging::{HostStaging, StagingError};
 pub use upsample::upsample_nearest;

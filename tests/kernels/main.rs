@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod activations;
+mod attention;
 mod bf16_dot;
 mod convolution;
 mod gather_conv;

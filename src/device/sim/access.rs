@@ -118,6 +118,13 @@ pub(super) fn uses(op: &OpDesc) -> Vec<Use> {
             uses
         }
         OpDesc::Reduce(desc) => vec![reads(&desc.src), writes(&desc.dst)],
+        OpDesc::Sdpa(desc) => {
+            let inputs = [&desc.query, &desc.key, &desc.value];
+            let mut uses: Vec<Use> = inputs.into_iter().map(reads).collect();
+            uses.push(writes(&desc.output));
+            uses.extend(desc.mask.as_ref().map(reads));
+            uses
+        }
     }
 }
 

@@ -12,10 +12,11 @@ use super::check::{
     MAX_CHANNELS, MAX_SCRATCH, ensure, invalid, required_bytes, same_shape, storage, writes_each_place_once,
 };
 use super::elementwise::{load_run, store_run};
+use super::matrix::Matrix;
 use super::nest::share;
 use super::ops::{Ops, PANEL_VECTORS};
 use super::rows::RowOps;
-use super::tile::{Finish, Tap};
+use super::tile::Finish;
 use super::{BufferRef, Kernel};
 use crate::device::cpu::pool::ComputePool;
 use crate::device::{Activation, DeviceError, MatMulDesc, Operand};
@@ -25,42 +26,6 @@ const OP: &str = "matmul";
 
 /// Bytes of packed panels at a time: half of a common second-level cache.
 const GROUP_BYTES: usize = 512 << 10;
-
-/// Values along `K` that are turned at a time where `K` is the axis without gaps.
-const TURNED: usize = 128;
-
-/// The last two axes of an operand.
-#[derive(Debug, Clone, Copy)]
-struct Matrix {
-    dtype: DType,
-    offset: isize,
-    row_step: isize,
-    step: isize,
-}
-
-impl Matrix {
-    fn new(operand: &Operand) -> Self {
-        let view = &operand.view;
-        let rank = view.rank();
-        Self {
-            dtype: operand.dtype,
-            offset: view.offset as isize,
-            row_step: view.strides[rank - 2],
-            step: view.strides[rank - 1],
-        }
-    }
-
-    const fn at(&self, row: usize, column: usize) -> isize {
-        self.offset + row as isize * self.row_step + column as isize * self.step
-    }
-
-    const fn moved(self, elements: isize) -> Self {
-        Self {
-            offset: self.offset + elements,
-            ..self
-        }
-    }
-}
 
 /// A batch axis: its length, and the steps of left, right, output and bias.
 type Batch = (usize, [isize; 4]);
@@ -192,17 +157,12 @@ impl MatMul {
         PANEL_VECTORS * self.ops.lanes
     }
 
-    /// Whether rows of the left matrix can be read where they lie.
-    const fn is_direct(&self) -> bool {
-        matches!(self.lhs.dtype, DType::F32) && self.lhs.step == 1
-    }
-
     /// Values of the scratch areas.
     const fn sizes(&self) -> [usize; 4] {
         let (rows, width) = (self.ops.tile_rows(), self.width());
         [
             self.group * (self.k + 1) * width,
-            if self.is_direct() { 0 } else { rows * self.k },
+            if self.lhs.is_direct() { 0 } else { rows * self.k },
             rows * width,
             if self.bias.is_some() { rows * width } else { 0 },
         ]
@@ -246,64 +206,6 @@ impl MatMul {
     fn panel(&self, panel: usize) -> (usize, Range<usize>) {
         let columns = panel * self.width()..((panel + 1) * self.width()).min(self.n);
         (columns.len().div_ceil(self.ops.lanes), columns)
-    }
-
-    /// Copies one panel of the right matrix: a row of zeros (what the sums start with), then `K` rows.
-    ///
-    /// # Safety
-    /// As [`Kernel::run`].
-    unsafe fn pack(&self, buffer: BufferRef, rhs: &Matrix, panel: usize, to: &mut [f32]) {
-        let (vectors, columns) = self.panel(panel);
-        let (width, count) = (vectors * self.ops.lanes, columns.len());
-        let (zeros, rows) = to[..(self.k + 1) * width].split_at_mut(width);
-        zeros.fill(0.0);
-        if rhs.row_step != 1 || rhs.step == 1 {
-            for (k, row) in rows.chunks_exact_mut(width).enumerate() {
-                let place = (rhs.at(k, columns.start), rhs.step);
-                // SAFETY: the row lies inside the checked view.
-                unsafe { load_run(self.ops, rhs.dtype, buffer, place, &mut row[..count]) };
-                row[count..].fill(0.0);
-            }
-            return;
-        }
-        let mut line = [0.0; TURNED];
-        for (block, rows) in rows.chunks_mut(TURNED * width).enumerate() {
-            let line = &mut line[..rows.len() / width];
-            for (i, column) in columns.clone().enumerate() {
-                let place = (rhs.at(block * TURNED, column), 1);
-                // SAFETY: the column lies inside the checked view.
-                unsafe { load_run(self.ops, rhs.dtype, buffer, place, line) };
-                for (row, &value) in rows.chunks_exact_mut(width).zip(&*line) {
-                    row[i] = value;
-                }
-            }
-            for row in rows.chunks_exact_mut(width) {
-                row[count..].fill(0.0);
-            }
-        }
-    }
-
-    /// Where the rows of a tile begin.
-    ///
-    /// # Safety
-    /// As [`Kernel::run`].
-    unsafe fn left(&self, buffer: BufferRef, lhs: &Matrix, rows: &Range<usize>, to: &mut [f32]) -> Tap {
-        if self.is_direct() {
-            return Tap {
-                base: buffer.at(lhs.at(rows.start, 0)),
-                step: lhs.row_step,
-            };
-        }
-        if self.k > 0 {
-            for (row, to) in rows.clone().zip(to.chunks_exact_mut(self.k)) {
-                // SAFETY: the row lies inside the checked view.
-                unsafe { load_run(self.ops, lhs.dtype, buffer, (lhs.at(row, 0), lhs.step), to) };
-            }
-        }
-        Tap {
-            base: to.as_ptr(),
-            step: self.k as isize,
-        }
     }
 
     /// Scales, adds the bias, activates and stores a tile of sums.
@@ -381,7 +283,7 @@ impl MatMul {
         for tile in 0..tiles {
             let rows = bound(tile)..bound(tile + 1);
             // SAFETY: the same contract.
-            let tap = unsafe { self.left(buffers[0], lhs, &rows, areas.left) };
+            let tap = unsafe { lhs.rows(self.ops, buffers[0], rows.clone(), self.k, areas.left) };
             for (i, panel) in panels.clone().enumerate() {
                 let (vectors, columns) = self.panel(panel);
                 let packed = &areas.panels[i * (self.k + 1) * self.width()..];
@@ -433,7 +335,7 @@ impl Kernel for MatMul {
                     for (i, panel) in panels.clone().enumerate() {
                         let to = &mut areas.panels[i * (self.k + 1) * self.width()..];
                         // SAFETY: the caller's contract.
-                        unsafe { self.pack(buffers[1], &rhs, panel, to) };
+                        unsafe { rhs.pack(self.ops, buffers[1], 0..self.k, self.panel(panel).1, to) };
                     }
                     packed = group;
                 }

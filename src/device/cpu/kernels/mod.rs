@@ -8,7 +8,7 @@
 //!
 //! - `check`: shapes, bounds, types
 //! - `lanes`, `simd_avx2`, `simd_avx512`, `ops`: vector types and the functions instantiated for each
-//! - `formula`: activations
+//! - `formula`, `special`: activations
 //! - `tile`: the inner loops of convolution and pooling
 //! - `geometry`, `conv`, `conv_dense`, `conv_depthwise`, `pack`: convolution
 //! - `conv_matrix`: convolution with the arithmetic of a matrix engine
@@ -18,8 +18,9 @@
 //! - `gather_conv`: sparse convolutions, pair by pair of rows
 //! - `pooling`, `softmax`, `elementwise`, `copy`, `indexed`, `gather_rows`: the other operations
 //! - `select`, `pick`, `resize_taps`: choice by a condition, moves by an index on the device, resizing by weights
-//! - `matmul`, `layer_norm`, `reduce`, and `rows`, the functions of rows that they share
 //! - `topk`, `split_index`, `local_max`, `grid_sample`, `segment`: selections and samplings
+//! - `matmul` and `sdpa` on the convolution's tiles, with `matrix`, the packing that they share
+//! - `layer_norm`, `reduce`, and `rows`, functions of rows
 //! - `nest`: loops over strided views
 
 mod check;
@@ -41,6 +42,7 @@ mod lanes;
 mod layer_norm;
 mod local_max;
 mod matmul;
+mod matrix;
 mod nest;
 mod ops;
 mod pack;
@@ -50,6 +52,7 @@ mod pooling;
 mod reduce;
 mod resize_taps;
 mod rows;
+mod sdpa;
 mod segment;
 mod select;
 #[cfg(target_arch = "x86_64")]
@@ -61,6 +64,7 @@ mod simd_avx512;
 #[cfg(target_arch = "x86_64")]
 mod simd_pairs;
 mod softmax;
+mod special;
 mod split_index;
 mod tile;
 mod topk;
@@ -186,5 +190,6 @@ pub fn prepare(op: &OpDesc, set: impl Into<KernelSet>) -> Result<Arc<dyn Kernel>
         OpDesc::LocalMax(desc) => local_max::prepare(desc, ops)?,
         OpDesc::GridSample(desc) => grid_sample::prepare(desc, ops)?,
         OpDesc::SegmentReduce(desc) => segment::prepare(desc, ops)?,
+        OpDesc::Sdpa(desc) => sdpa::prepare(desc, ops, rows::for_isa(set.isa))?,
     })
 }

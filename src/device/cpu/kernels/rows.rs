@@ -5,6 +5,7 @@
 //! bits.
 
 use super::Isa;
+use super::formula::exp;
 use super::lanes::Lanes;
 use crate::device::ReduceKind;
 
@@ -77,6 +78,12 @@ pub(super) struct RowOps {
     pub(super) normalise: unsafe fn(&mut [f32], [f32; 2], &[f32], &[f32]),
     /// See [`scale_bias`].
     pub(super) scale_bias: unsafe fn(&mut [f32], usize, f32, &[f32], usize),
+    /// See [`scores`].
+    pub(super) scores: unsafe fn(&Scores),
+    /// See [`softmax_step`].
+    pub(super) softmax_step: unsafe fn(&mut [f32], f32) -> SoftmaxStep,
+    /// See [`carry`].
+    pub(super) carry: unsafe fn(&mut [f32], f32, &[f32]),
 }
 
 /// Instantiates everything for one vector type, as a static `ROW_OPS`.
@@ -84,7 +91,7 @@ macro_rules! instantiate_rows {
     ($(#[$feature:meta])? $lanes:ident) => {
         mod row_instances {
             use super::$lanes;
-            use $crate::device::cpu::kernels::rows::{self, Fold, PARTIALS, RowOps};
+            use $crate::device::cpu::kernels::rows::{self, Fold, PARTIALS, RowOps, Scores, SoftmaxStep};
 
             $(#[$feature])?
             unsafe fn fold_rows(fold: Fold, partials: &mut [f32], values: &[f32]) {
@@ -116,8 +123,34 @@ macro_rules! instantiate_rows {
                 unsafe { rows::scale_bias::<$lanes>(sums, width, scale, bias, bias_step) }
             }
 
-            pub(in $crate::device::cpu::kernels) static ROW_OPS: RowOps =
-                RowOps { fold_rows, fold, add_squares, normalise, scale_bias };
+            $(#[$feature])?
+            unsafe fn scores(tile: &Scores) {
+                // SAFETY: the same contract.
+                unsafe { rows::scores::<$lanes>(tile) }
+            }
+
+            $(#[$feature])?
+            unsafe fn softmax_step(scores: &mut [f32], largest: f32) -> SoftmaxStep {
+                // SAFETY: the same contract.
+                unsafe { rows::softmax_step::<$lanes>(scores, largest) }
+            }
+
+            $(#[$feature])?
+            unsafe fn carry(to: &mut [f32], factor: f32, sums: &[f32]) {
+                // SAFETY: the same contract.
+                unsafe { rows::carry::<$lanes>(to, factor, sums) }
+            }
+
+            pub(in $crate::device::cpu::kernels) static ROW_OPS: RowOps = RowOps {
+                fold_rows,
+                fold,
+                add_squares,
+                normalise,
+                scale_bias,
+                scores,
+                softmax_step,
+                carry,
+            };
         }
         pub(super) use row_instances::ROW_OPS;
     };
@@ -174,32 +207,34 @@ pub(super) unsafe fn fold_rows<V: Lanes>(fold: Fold, partials: &mut [f32], value
     });
 }
 
-/// Adds each value to its partial result; the first value is one of the first partial result.
+/// Brings each value of `$values` to its partial result by `$apply`, the first value to the first one. Written out
+/// where it is used: what a closure computes would not surely be compiled for the instruction set.
 ///
 /// # Safety
-/// The processor has `V`'s instruction set.
-#[inline(always)]
-unsafe fn fold_with<V: Lanes>(partials: &mut [f32; PARTIALS], values: &[f32], apply: impl Fn(V, V) -> V) {
-    let whole = values.len() - values.len() % PARTIALS;
-    let mut first = 0;
-    // SAFETY: `first + V::N <= PARTIALS`, and the values read end before `whole`; the caller vouches for the
-    // instruction set.
-    unsafe {
+/// The processor has the instruction set of the lanes.
+macro_rules! fold_values {
+    ($lanes:ty, $partials:expr, $values:expr, |$partial:ident, $x:ident| $apply:expr) => {{
+        let (partials, values): (&mut [f32; PARTIALS], &[f32]) = ($partials, $values);
+        let whole = values.len() - values.len() % PARTIALS;
+        let mut first = 0;
         while first < PARTIALS {
             let to = partials.as_mut_ptr().add(first);
-            let mut partial = V::load(to);
+            let mut $partial = <$lanes>::load(to);
             for i in (first..whole).step_by(PARTIALS) {
-                partial = apply(partial, V::load(values.as_ptr().add(i)));
+                let $x = <$lanes>::load(values.as_ptr().add(i));
+                $partial = $apply;
             }
-            partial.store(to);
-            first += V::N;
+            $partial.store(to);
+            first += <$lanes>::N;
         }
         let rest = &values[whole..];
-        for_vectors!(V, rest.len(), i, n => {
+        for_vectors!($lanes, rest.len(), i, n => {
             let to = partials.as_mut_ptr().add(i);
-            apply(V::load_first(to, n), V::load_first(rest.as_ptr().add(i), n)).store_first(to, n);
+            let $partial = <$lanes>::load_first(to, n);
+            let $x = <$lanes>::load_first(rest.as_ptr().add(i), n);
+            $apply.store_first(to, n);
         });
-    }
+    }};
 }
 
 /// Folds values into partial results. All calls for one reduction but the last bring a multiple of [`PARTIALS`].
@@ -209,15 +244,15 @@ unsafe fn fold_with<V: Lanes>(partials: &mut [f32; PARTIALS], values: &[f32], ap
 #[inline(always)]
 pub(super) unsafe fn fold<V: Lanes>(fold: Fold, partials: &mut [f32; PARTIALS], values: &[f32]) {
     // A choice for each kind, so that none is made for each vector.
-    // SAFETY: the same contract.
+    // SAFETY: vectors of partial results and values lie inside the slices; the caller vouches for the instruction set.
     unsafe {
         match fold {
-            Fold::Add => fold_with::<V>(partials, values, |p, x| Fold::Add.apply(p, x)),
-            Fold::AddMagnitude => fold_with::<V>(partials, values, |p, x| Fold::AddMagnitude.apply(p, x)),
-            Fold::AddSquare => fold_with::<V>(partials, values, |p, x| Fold::AddSquare.apply(p, x)),
-            Fold::Multiply => fold_with::<V>(partials, values, |p, x| Fold::Multiply.apply(p, x)),
-            Fold::Larger => fold_with::<V>(partials, values, |p, x| Fold::Larger.apply(p, x)),
-            Fold::Smaller => fold_with::<V>(partials, values, |p, x| Fold::Smaller.apply(p, x)),
+            Fold::Add => fold_values!(V, partials, values, |p, x| p.add(x)),
+            Fold::AddMagnitude => fold_values!(V, partials, values, |p, x| p.add(x.abs())),
+            Fold::AddSquare => fold_values!(V, partials, values, |p, x| x.fma(x, p)),
+            Fold::Multiply => fold_values!(V, partials, values, |p, x| p.mul(x)),
+            Fold::Larger => fold_values!(V, partials, values, |p, x| x.if_nan(x, x.larger(p))),
+            Fold::Smaller => fold_values!(V, partials, values, |p, x| x.if_nan(x, x.smaller(p))),
         }
     }
 }
@@ -228,9 +263,9 @@ pub(super) unsafe fn fold<V: Lanes>(fold: Fold, partials: &mut [f32; PARTIALS], 
 /// The processor has `V`'s instruction set.
 #[inline(always)]
 pub(super) unsafe fn add_squares<V: Lanes>(mean: f32, partials: &mut [f32; PARTIALS], values: &[f32]) {
-    // SAFETY: the same contract.
+    // SAFETY: as `fold`.
     unsafe {
-        fold_with::<V>(partials, values, |p, x| {
+        fold_values!(V, partials, values, |p, x| {
             let distance = x.sub(x.like(mean));
             distance.fma(distance, p)
         });
@@ -239,8 +274,28 @@ pub(super) unsafe fn add_squares<V: Lanes>(mean: f32, partials: &mut [f32; PARTI
 
 /// One value from the partial results.
 pub(super) fn finish_fold(fold: Fold, partials: &mut [f32; PARTIALS]) -> f32 {
+    // SAFETY: one lane needs no instruction set.
+    unsafe { finish_fold_with::<f32>(fold, partials) }
+}
+
+/// As [`finish_fold`].
+///
+/// # Safety
+/// The processor has `V`'s instruction set.
+#[inline(always)]
+unsafe fn finish_fold_with<V: Lanes>(fold: Fold, partials: &mut [f32; PARTIALS]) -> f32 {
     let fold = fold.of_partials();
     let mut half = PARTIALS / 2;
+    while half >= V::N && half > 0 {
+        for i in (0..half).step_by(V::N) {
+            // SAFETY: `i + half + V::N <= PARTIALS`; the caller vouches for the instruction set.
+            unsafe {
+                let at = partials.as_mut_ptr().add(i);
+                fold.apply(V::load(at), V::load(at.add(half))).store(at);
+            }
+        }
+        half /= 2;
+    }
     while half > 0 {
         for i in 0..half {
             partials[i] = fold.apply(partials[i], partials[i + half]);
@@ -327,4 +382,121 @@ pub(super) unsafe fn scale_bias<V: Lanes>(
             }
         });
     }
+}
+
+/// A tile of products on its way to the scores of attention.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scores {
+    /// `[rows][width]`
+    pub(super) sums: *const f32,
+    pub(super) width: usize,
+    pub(super) rows: usize,
+    /// Values of a row that count.
+    pub(super) count: usize,
+    pub(super) scale: f32,
+    /// Added to the first row's values, and elements to the next; null where nothing is.
+    pub(super) mask: *const f32,
+    pub(super) mask_step: isize,
+    /// Where the first row's scores go, and elements to the next.
+    pub(super) to: *mut f32,
+    pub(super) to_step: usize,
+}
+
+/// `to = scale * sums + mask`, rounded once.
+///
+/// # Safety
+/// The processor has `V`'s instruction set; all addresses are valid for the rows and values stated.
+#[inline(always)]
+pub(super) unsafe fn scores<V: Lanes>(tile: &Scores) {
+    // SAFETY: every address lies inside what the caller promises; a mask pointer is only moved, never read, while it
+    // is null.
+    unsafe {
+        let scale = V::splat(tile.scale);
+        for row in 0..tile.rows {
+            let sums = tile.sums.add(row * tile.width);
+            let mask = tile.mask.wrapping_offset(row as isize * tile.mask_step);
+            let to = tile.to.add(row * tile.to_step);
+            for_vectors!(V, tile.count, i, n => {
+                let x = V::load_first(sums.add(i), n);
+                let y = if tile.mask.is_null() { x.mul(scale) } else { x.fma(scale, V::load_first(mask.add(i), n)) };
+                y.store_first(to.add(i), n);
+            });
+        }
+    }
+}
+
+/// What a step of an online softmax leaves beside the exponentials.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SoftmaxStep {
+    /// The largest score so far.
+    pub(super) largest: f32,
+    /// The factor that earlier sums are carried over with.
+    pub(super) factor: f32,
+    /// The sum of the step's exponentials.
+    pub(super) sum: f32,
+}
+
+/// `scores = exp(scores - largest)` with the largest score so far. As long as all are `-inf` the exponentials are 0.
+///
+/// # Safety
+/// The processor has `V`'s instruction set.
+#[inline(always)]
+pub(super) unsafe fn softmax_step<V: Lanes>(scores: &mut [f32], before: f32) -> SoftmaxStep {
+    // SAFETY: the same contract.
+    unsafe {
+        let mut partials = [f32::NEG_INFINITY; PARTIALS];
+        fold_values!(V, &mut partials, scores, |p, x| x.if_nan(x, x.larger(p)));
+        let largest = Fold::Larger.apply(before, finish_fold_with::<V>(Fold::Larger, &mut partials));
+        let shift = if largest == f32::NEG_INFINITY {
+            0.0
+        } else {
+            largest
+        };
+        let mut partials = [0.0; PARTIALS];
+        let whole = scores.len() - scores.len() % PARTIALS;
+        let mut first = 0;
+        while first < PARTIALS {
+            let to = partials.as_mut_ptr().add(first);
+            let mut partial = V::splat(0.0);
+            for i in (first..whole).step_by(PARTIALS) {
+                let at = scores.as_mut_ptr().add(i);
+                let y = exp(V::load(at).sub(partial.like(shift)));
+                y.store(at);
+                partial = partial.add(y);
+            }
+            partial.store(to);
+            first += V::N;
+        }
+        let rest = &mut scores[whole..];
+        for_vectors!(V, rest.len(), i, n => {
+            let at = rest.as_mut_ptr().add(i);
+            let x = V::load_first(at, n);
+            let y = exp(x.sub(x.like(shift)));
+            y.store_first(at, n);
+            let to = partials.as_mut_ptr().add(i);
+            V::load_first(to, n).add(y).store_first(to, n);
+        });
+        SoftmaxStep {
+            largest,
+            factor: exp(before - shift),
+            sum: finish_fold_with::<V>(Fold::Add, &mut partials),
+        }
+    }
+}
+
+/// `to = to * factor + sums`, rounded once.
+///
+/// # Safety
+/// The processor has `V`'s instruction set.
+#[inline(always)]
+pub(super) unsafe fn carry<V: Lanes>(to: &mut [f32], factor: f32, sums: &[f32]) {
+    let count = to.len().min(sums.len());
+    for_vectors!(V, count, i, n => {
+        // SAFETY: `i + n <= count`; the caller vouches for the instruction set.
+        unsafe {
+            let at = to.as_mut_ptr().add(i);
+            let x = V::load_first(at, n);
+            x.fma(x.like(factor), V::load_first(sums.as_ptr().add(i), n)).store_first(at, n);
+        }
+    });
 }
