@@ -1,6 +1,7 @@
 //! What can be wrong with a network's blocks.
 
 use crate::device::DeviceError;
+use crate::ops::OpRefusal;
 use crate::tensor::{DType, Shape, TensorError};
 
 /// Why a block was not built or did not run. Each names the block or layer.
@@ -65,6 +66,9 @@ pub enum BlockError {
         /// What the device said.
         source: Box<DeviceError>,
     },
+    /// An operation that a block is made of refused.
+    #[error(transparent)]
+    Op(#[from] OpRefusal),
 }
 
 impl BlockError {

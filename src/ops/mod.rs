@@ -2,9 +2,20 @@
 //!
 //! May be called by every room below it; calls `device` and `tensor`.
 
+pub mod deform;
+pub mod gather;
+pub mod heatmap;
+pub mod pool;
+mod port_rule;
+mod refusal;
+mod results;
+pub mod segment;
 mod staging;
+pub mod topk;
 mod typecast;
 
+pub use port_rule::PortRule;
+pub use refusal::OpRefusal;
 pub use staging::{HostStaging, StagingError};
 
 use std::time::Duration;
