@@ -34,7 +34,10 @@ fn sample(dtype: DType, x: &Array4<f32>, grid: &Array4<f32>, options: GridSample
     let places = grid.shape().to_vec();
     let inputs = [
         ("x", stored(dtype, &[n, h, w, c], x.as_slice().unwrap())),
-        ("grid", HostTensor::from_slice(&places, grid.as_slice().unwrap()).unwrap()),
+        (
+            "grid",
+            HostTensor::from_slice(&places, grid.as_slice().unwrap()).unwrap(),
+        ),
     ];
     let mut found = everywhere(&inputs, || {
         Arc::new(move |context: &mut TraceContext<'_>| {
@@ -48,14 +51,20 @@ fn sample(dtype: DType, x: &Array4<f32>, grid: &Array4<f32>, options: GridSample
 }
 
 /// Bilinear sampling with zeros outside in f64, each pixel weighted by how near it is: `max(0, 1 - |distance|)`.
-fn tent(x: ArrayView4<'_, f32>, pixel: impl Fn(usize, usize, usize) -> [f64; 2], out: [usize; 2]) -> Array4<f64> {
+fn tent(
+    x: ArrayView4<'_, f32>,
+    pixel: impl Fn(usize, usize, usize) -> [f64; 2],
+    out: [usize; 2],
+) -> Array4<f64> {
     let (images, h, w, c) = x.dim();
     let near = |len: usize, p: f64| -> Vec<(usize, f64)> {
         let weight = |at: usize| (at, (1.0 - (at as f64 - p).abs()).max(0.0));
         (0..len).map(weight).filter(|&(_, weight)| weight > 0.0).collect()
     };
     let mut y = Array4::zeros((images, out[0], out[1], c));
-    for (n, oy, ox) in (0..images).flat_map(|n| (0..out[0]).flat_map(move |y| (0..out[1]).map(move |x| (n, y, x)))) {
+    for (n, oy, ox) in
+        (0..images).flat_map(|n| (0..out[0]).flat_map(move |y| (0..out[1]).map(move |x| (n, y, x))))
+    {
         let [px, py] = pixel(n, oy, ox);
         let columns = near(w, px);
         for (iy, wy) in near(h, py) {
@@ -72,7 +81,10 @@ fn tent(x: ArrayView4<'_, f32>, pixel: impl Fn(usize, usize, usize) -> [f64; 2],
 fn worst(found: &HostTensor, exact: &Array4<f64>) -> f64 {
     let found = numbers(found);
     assert_eq!(found.len(), exact.len());
-    found.iter().zip(exact).fold(0.0, |top, (a, b)| f64::max(top, (a - b).abs()))
+    found
+        .iter()
+        .zip(exact)
+        .fold(0.0, |top, (a, b)| f64::max(top, (a - b).abs()))
 }
 
 fn random_grid(r: &mut Random, dims: [usize; 3], reach: f32) -> Array4<f32> {
@@ -82,15 +94,26 @@ fn random_grid(r: &mut Random, dims: [usize; 3], reach: f32) -> Array4<f32> {
 #[test]
 fn samples_follow_the_definition_with_zeros_outside() {
     let mut r = Random(1);
-    for (dims, out) in [((2, 9, 14, 5), [7, 11]), ((1, 16, 16, 32), [4, 40]), ((3, 1, 6, 1), [5, 5])] {
+    for (dims, out) in [
+        ((2, 9, 14, 5), [7, 11]),
+        ((1, 16, 16, 32), [4, 40]),
+        ((3, 1, 6, 1), [5, 5]),
+    ] {
         let x = images(&mut r, dims);
         let grid = random_grid(&mut r, [dims.0, out[0], out[1]], 1.4);
         for align_corners in [false, true] {
-            let options = GridSampleOptions { align_corners, ..GridSampleOptions::default() };
+            let options = GridSampleOptions {
+                align_corners,
+                ..GridSampleOptions::default()
+            };
             let pixel = |n: usize, y: usize, ox: usize| {
                 [(0, dims.2), (1, dims.1)].map(|(axis, size)| {
                     let (g, size) = (f64::from(grid[[n, y, ox, axis]]), size as f64);
-                    if align_corners { (g + 1.0) / 2.0 * (size - 1.0) } else { ((g + 1.0) * size - 1.0) / 2.0 }
+                    if align_corners {
+                        (g + 1.0) / 2.0 * (size - 1.0)
+                    } else {
+                        ((g + 1.0) * size - 1.0) / 2.0
+                    }
                 })
             };
             let exact = tent(x.view(), pixel, out);
@@ -128,7 +151,10 @@ fn an_identity_is_a_copy_an_outside_slot_zeros_and_padding_channels_stay_zeros()
     x[[0, 0, 0, 0]] = -0.0;
     x[[0, 3, 4, 1]] = f32::INFINITY;
     let padded = pad_channels(x.view());
-    assert_eq!((padded.dim(), padded_channels(20), padded_channels(64)), ((3, 16, 32, 32), 32, 64));
+    assert_eq!(
+        (padded.dim(), padded_channels(20), padded_channels(64)),
+        ((3, 16, 32, 32), 32, 64)
+    );
     let identity = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0];
     let turned = [0.8, -0.6, 3.0, 0.6, 0.8, -2.25];
     let transforms = [identity, turned, turned];
@@ -137,11 +163,19 @@ fn an_identity_is_a_copy_an_outside_slot_zeros_and_padding_channels_stay_zeros()
     let found = sample(DType::Bf16, &padded, &grid, GridSampleOptions::accelerator());
     let values = found.as_slice::<bf16>().unwrap();
     let slot = 16 * 32 * 32;
-    let copy: Vec<u16> = padded.iter().take(slot).map(|&v| bf16::from_f32(v).to_bits()).collect();
+    let copy: Vec<u16> = padded
+        .iter()
+        .take(slot)
+        .map(|&v| bf16::from_f32(v).to_bits())
+        .collect();
     let bits: Vec<u16> = values.iter().map(|v| v.to_bits()).collect();
     assert_eq!(bits[..slot], copy);
     assert!(bits[slot..2 * slot].iter().all(|&b| b == 0));
-    assert!(values.chunks_exact(32).all(|pixel| pixel[20..].iter().all(|&v| v == bf16::ZERO)));
+    assert!(
+        values
+            .chunks_exact(32)
+            .all(|pixel| pixel[20..].iter().all(|&v| v == bf16::ZERO))
+    );
     // The moved slot, against the affine map in f64.
     let exact = tent(
         padded.slice(ndarray::s![2..3, .., .., ..]),
@@ -159,7 +193,12 @@ fn an_identity_is_a_copy_an_outside_slot_zeros_and_padding_channels_stay_zeros()
 #[test]
 fn resizes_are_interpolations_and_corners_are_exact() {
     let mut r = Random(4);
-    for (input, out) in [([16, 12], [64, 45]), ([32, 16], [64, 48]), ([5, 7], [3, 2]), ([3, 4], [1, 1])] {
+    for (input, out) in [
+        ([16, 12], [64, 45]),
+        ([32, 16], [64, 48]),
+        ([5, 7], [3, 2]),
+        ([3, 4], [1, 1]),
+    ] {
         let x = images(&mut r, (2, input[0], input[1], 32));
         for align_corners in [true, false] {
             let grid = resize_grid(input, out, align_corners, 2).unwrap();
@@ -174,7 +213,11 @@ fn resizes_are_interpolations_and_corners_are_exact() {
                 pixel.min(from - 1.0)
             };
             let exact = tent(x.view(), |_, y, x| [source(x, 1), source(y, 0)], out);
-            assert!(worst(&found, &exact) < 2e-5, "{input:?} {out:?}: {}", worst(&found, &exact));
+            assert!(
+                worst(&found, &exact) < 2e-5,
+                "{input:?} {out:?}: {}",
+                worst(&found, &exact)
+            );
             if align_corners && out[0] > 1 && input[0].is_power_of_two() {
                 let values = found.as_slice::<f32>().unwrap();
                 assert_eq!(values[..32], x.as_slice().unwrap()[..32]);
@@ -209,10 +252,7 @@ fn places_of_whole_pixels_are_exact_for_powers_of_two() {
 #[test]
 fn every_mode_is_that_of_onnx_runtime() {
     let mut r = Random(5);
-    let modes = [
-        ("bilinear", Sampling::Bilinear),
-        ("nearest", Sampling::Nearest),
-    ];
+    let modes = [("bilinear", Sampling::Bilinear), ("nearest", Sampling::Nearest)];
     let paddings = [
         ("zeros", OutsidePixels::Zeros),
         ("border", OutsidePixels::Border),
@@ -222,16 +262,30 @@ fn every_mode_is_that_of_onnx_runtime() {
         for align_corners in [false, true] {
             let x = images(&mut r, (2, 7, 10, 3));
             let grid = random_grid(&mut r, [2, 40, 30], 3.1);
-            let options = GridSampleOptions { sampling, outside, align_corners, ..GridSampleOptions::default() };
+            let options = GridSampleOptions {
+                sampling,
+                outside,
+                align_corners,
+                ..GridSampleOptions::default()
+            };
             let found = sample(DType::F32, &x, &grid, options);
-            let Some(mut command) = support::oracle("grid_sample.py") else { return };
+            let Some(mut command) = support::oracle("grid_sample.py") else {
+                return;
+            };
             let folder = tempfile::tempdir().unwrap();
             let planes: Vec<f32> = x.view().permuted_axes([0, 3, 1, 2]).iter().copied().collect();
             std::fs::write(folder.path().join("x"), bytemuck::cast_slice(&planes)).unwrap();
-            std::fs::write(folder.path().join("grid"), bytemuck::cast_slice(grid.as_slice().unwrap())).unwrap();
+            std::fs::write(
+                folder.path().join("grid"),
+                bytemuck::cast_slice(grid.as_slice().unwrap()),
+            )
+            .unwrap();
             let align = u8::from(align_corners).to_string();
             let sizes = ["2", "3", "7", "10", "40", "30"];
-            command.arg(folder.path()).args([mode, padding, &align]).args(sizes);
+            command
+                .arg(folder.path())
+                .args([mode, padding, &align])
+                .args(sizes);
             let reference = support::floats(&support::run(&mut command));
             let mut off = 0;
             for (i, &found) in found.as_slice::<f32>().unwrap().iter().enumerate() {
@@ -239,11 +293,17 @@ fn every_mode_is_that_of_onnx_runtime() {
                 let reference = reference[(image * 3 + c) * 1200 + place];
                 if (found - reference).abs() > 1e-4 {
                     off += 1;
-                    assert_eq!(mode, "nearest", "{padding} {align_corners} {i}: {found} for {reference}");
+                    assert_eq!(
+                        mode, "nearest",
+                        "{padding} {align_corners} {i}: {found} for {reference}"
+                    );
                 }
             }
             // A place between two pixels may go to either after another rounding.
-            assert!(off <= 6, "{off} of 7200 values differ, {mode} {padding} {align_corners}");
+            assert!(
+                off <= 6,
+                "{off} of 7200 values differ, {mode} {padding} {align_corners}"
+            );
         }
     }
 }
@@ -257,10 +317,16 @@ fn places_that_are_no_numbers_are_outside() {
     let found = sample(DType::F32, &x, &grid, GridSampleOptions::default());
     assert!(found.as_slice::<f32>().unwrap().iter().all(|&v| v == 0.0));
     for outside in [OutsidePixels::Border, OutsidePixels::Reflection] {
-        let options = GridSampleOptions { outside, ..GridSampleOptions::default() };
+        let options = GridSampleOptions {
+            outside,
+            ..GridSampleOptions::default()
+        };
         let found = sample(DType::F32, &x, &grid, options);
         let values = found.as_slice::<f32>().unwrap();
-        assert!(values.iter().all(|v| (0.0..=1.0).contains(v)), "{outside:?}: {values:?}");
+        assert!(
+            values.iter().all(|v| (0.0..=1.0).contains(v)),
+            "{outside:?}: {values:?}"
+        );
     }
 }
 
@@ -270,12 +336,15 @@ fn what_a_port_or_any_device_cannot_sample_is_refused_with_the_reason() {
     let mut ops = OpContext::new(&mut device, Cq::COMPUTE);
     let mut upload = |dtype, dims: [usize; 4]| {
         let values = vec![0.0; dims.iter().product()];
-        ops.upload(&stored(dtype, &dims, &values), BufferClass::Input).unwrap()
+        ops.upload(&stored(dtype, &dims, &values), BufferClass::Input)
+            .unwrap()
     };
     let map = |t: &sensorium::ops::DeviceTensor| t.as_feature_map([2, 4, 4, 32]).unwrap();
     let x = map(&upload(DType::Bf16, [2, 4, 4, 32]));
     let wide = map(&upload(DType::F32, [2, 4, 4, 32]));
-    let odd = upload(DType::Bf16, [2, 4, 4, 33]).as_feature_map([2, 4, 4, 33]).unwrap();
+    let odd = upload(DType::Bf16, [2, 4, 4, 33])
+        .as_feature_map([2, 4, 4, 33])
+        .unwrap();
     let grid = upload(DType::F32, [2, 3, 3, 2]);
     let single = upload(DType::F32, [1, 3, 3, 2]);
     let short = upload(DType::Bf16, [2, 3, 3, 2]);
@@ -283,23 +352,39 @@ fn what_a_port_or_any_device_cannot_sample_is_refused_with_the_reason() {
     let here = GridSampleOptions::default();
     let port = GridSampleOptions::accelerator();
     let used = ops.device.memory().used_bytes;
-    let mut refused = |x, grid, options: GridSampleOptions| {
-        grid_sample(&mut ops, x, grid, &options).unwrap_err()
-    };
+    let mut refused =
+        |x, grid, options: GridSampleOptions| grid_sample(&mut ops, x, grid, &options).unwrap_err();
     for options in [here, port] {
         let error = refused(&x, &short, options);
         assert!(matches!(error, OpRefusal::DType { .. }), "{error}");
         assert!(error.to_string().contains("off by pixels"));
         let error = refused(&x, &single, options);
-        assert!(error.to_string().contains("one grid for each of 2 maps"), "{error}");
+        assert!(
+            error.to_string().contains("one grid for each of 2 maps"),
+            "{error}"
+        );
         assert!(matches!(refused(&x, &triples, options), OpRefusal::Shape { .. }));
     }
     let error = refused(&odd, &grid, port);
     assert!(matches!(error, OpRefusal::Unportable { .. }));
-    assert!(error.to_string().contains("33 channels: pad them to 64"), "{error}");
-    assert!(refused(&wide, &grid, port).to_string().contains("sampled wrongly"));
-    let aligned = GridSampleOptions { align_corners: true, ..port };
-    assert!(refused(&x, &grid, aligned).to_string().contains("corners not aligned"));
+    assert!(
+        error.to_string().contains("33 channels: pad them to 64"),
+        "{error}"
+    );
+    assert!(
+        refused(&wide, &grid, port)
+            .to_string()
+            .contains("sampled wrongly")
+    );
+    let aligned = GridSampleOptions {
+        align_corners: true,
+        ..port
+    };
+    assert!(
+        refused(&x, &grid, aligned)
+            .to_string()
+            .contains("corners not aligned")
+    );
     assert_eq!(ops.device.memory().used_bytes, used);
     for x in [&odd, &wide] {
         let y = grid_sample(&mut ops, x, &grid, &here).unwrap();

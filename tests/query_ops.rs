@@ -48,9 +48,8 @@ fn ranks(values: &[f64], order: TopKOrder) -> Vec<usize> {
     };
     (0..values.len())
         .map(|i| {
-            let is_first = |j: usize| {
-                before(values[j], values[i]) || (!before(values[i], values[j]) && j < i)
-            };
+            let is_first =
+                |j: usize| before(values[j], values[i]) || (!before(values[i], values[j]) && j < i);
             (0..values.len()).filter(|&j| is_first(j)).count()
         })
         .collect()
@@ -61,7 +60,10 @@ fn run_topk(values: &HostTensor, axis: usize, k: usize, order: TopKOrder) -> Vec
         Arc::new(move |context: &mut TraceContext<'_>| {
             let x = context.input("x")?;
             let [values, indices] = topk(context.ops(), &x, axis, k, order)?;
-            Ok(vec![("values".to_owned(), values), ("indices".to_owned(), indices)])
+            Ok(vec![
+                ("values".to_owned(), values),
+                ("indices".to_owned(), indices),
+            ])
         })
     })
 }
@@ -96,7 +98,11 @@ fn the_first_of_an_order_are_exact_on_every_axis_with_ties_to_the_lower_position
             for line in 0..exact.len() / dims[axis] {
                 let place = |i: usize, len: usize| (line / inner * len + i) * inner + line % inner;
                 let all: Vec<f64> = (0..dims[axis]).map(|i| exact[place(i, dims[axis])]).collect();
-                for (i, rank) in ranks(&all, order).into_iter().enumerate().filter(|&(_, rank)| rank < k) {
+                for (i, rank) in ranks(&all, order)
+                    .into_iter()
+                    .enumerate()
+                    .filter(|&(_, rank)| rank < k)
+                {
                     assert_eq!(indices[place(rank, k)], i as u32, "{dims:?} {order:?}");
                     let value = values[place(rank, k)];
                     assert_eq!(value.is_nan(), all[i].is_nan());
@@ -112,7 +118,12 @@ fn integers_are_selected_too_and_long_rows_do_not_lose_late_scores() {
     let mut r = Random(2);
     // Ascending, so that every element displaces another, and a plateau behind it.
     let rising: Vec<u32> = (0..5000).chain(std::iter::repeat_n(4999, 3000)).collect();
-    let found = run_topk(&HostTensor::from_slice(&[8000], &rising).unwrap(), 0, 40, TopKOrder::Largest);
+    let found = run_topk(
+        &HostTensor::from_slice(&[8000], &rising).unwrap(),
+        0,
+        40,
+        TopKOrder::Largest,
+    );
     let expected: Vec<u32> = (4999..4999 + 40).collect();
     assert_eq!(found[1].as_slice::<u32>().unwrap(), expected);
     let numbers: Vec<i32> = (0..6000).map(|_| r.next() as i32 >> 22).collect();
@@ -137,7 +148,11 @@ fn selections_that_cannot_be_are_refused() {
         .upload(&stored(DType::F32, &[4, 6], &[0.0; 24]), BufferClass::Input)
         .unwrap();
     let before = ops.device.memory().used_bytes;
-    let mut text = |axis, k| topk(&mut ops, &x, axis, k, TopKOrder::Largest).unwrap_err().to_string();
+    let mut text = |axis, k| {
+        topk(&mut ops, &x, axis, k, TopKOrder::Largest)
+            .unwrap_err()
+            .to_string()
+    };
     assert_eq!(
         text(1, 7),
         "topk: 7 elements of an axis of 6: there must be as many as are selected"
@@ -176,8 +191,7 @@ fn proposals_of_a_heat_map_are_those_of_the_class_major_row_and_decode_exactly()
                 ])
             })
         });
-        let [indices, places, kinds] =
-            [0, 1, 2].map(|i| found[i].as_slice::<u32>().unwrap().to_vec());
+        let [indices, places, kinds] = [0, 1, 2].map(|i| found[i].as_slice::<u32>().unwrap().to_vec());
         let stored: Vec<f64> = numbers(&x);
         let row: Vec<f64> = (0..classes * cells)
             .map(|i| stored[i % cells * classes + i / cells])
@@ -211,13 +225,8 @@ fn every_index_decodes_and_a_sentinel_stays_inside_the_tables() {
         everywhere(&[("index", index)], || {
             Arc::new(move |context: &mut TraceContext<'_>| {
                 let index = context.input("index")?;
-                let [places, kinds] = decode_class_major(
-                    context.ops(),
-                    &index,
-                    cells as usize,
-                    classes as usize,
-                    clamp,
-                )?;
+                let [places, kinds] =
+                    decode_class_major(context.ops(), &index, cells as usize, classes as usize, clamp)?;
                 Ok(vec![("cells".to_owned(), places), ("classes".to_owned(), kinds)])
             })
         })
@@ -268,7 +277,14 @@ fn selections_are_compared_as_sets_and_near_ties_are_told() {
 
 /// The heat that a model's own code leaves: `heat * (heat == local_max)`, where `local_max` is zeros (TransFusion,
 /// BEVFusion) or the heat itself (PTv3) with the pooled interior written into it.
-fn literal(heat: &[f64], [h, w]: [usize; 2], classes: usize, rule: LocalMaxRule, pooled: &[usize], kernel: usize) -> Vec<f64> {
+fn literal(
+    heat: &[f64],
+    [h, w]: [usize; 2],
+    classes: usize,
+    rule: LocalMaxRule,
+    pooled: &[usize],
+    kernel: usize,
+) -> Vec<f64> {
     let p = kernel / 2;
     let at = |y: usize, x: usize, c: usize| heat[(y * w + x) * classes + c];
     let mut local_max = match rule {
@@ -287,7 +303,10 @@ fn literal(heat: &[f64], [h, w]: [usize; 2], classes: usize, rule: LocalMaxRule,
                 .fold(f64::NEG_INFINITY, f64::max);
         }
     }
-    let keep = heat.iter().zip(&local_max).map(|(h, m)| h * f64::from(u8::from(h == m)));
+    let keep = heat
+        .iter()
+        .zip(&local_max)
+        .map(|(h, m)| h * f64::from(u8::from(h == m)));
     keep.collect()
 }
 
@@ -316,7 +335,10 @@ fn local_maxima_are_those_of_each_model_bit_for_bit() {
                 let local_max = run.clone();
                 Arc::new(move |context: &mut TraceContext<'_>| {
                     let heat = context.input("heat")?;
-                    Ok(vec![("peaks".to_owned(), local_max.forward(context.ops(), &heat)?)])
+                    Ok(vec![(
+                        "peaks".to_owned(),
+                        local_max.forward(context.ops(), &heat)?,
+                    )])
                 })
             });
             let pooled: Vec<usize> = match rule {
@@ -326,7 +348,12 @@ fn local_maxima_are_those_of_each_model_bit_for_bit() {
             let exact = literal(&numbers(&x), side, classes, rule, &pooled, kernel);
             assert_eq!(numbers(&found[0]), exact, "{rule:?} {side:?}");
             let rounded: Vec<f32> = numbers(&x).iter().map(|&v| v as f32).collect();
-            let twin: Vec<f64> = local_max.host(&rounded).unwrap().into_iter().map(f64::from).collect();
+            let twin: Vec<f64> = local_max
+                .host(&rounded)
+                .unwrap()
+                .into_iter()
+                .map(f64::from)
+                .collect();
             assert_eq!(twin, exact);
             let masks = local_max.masks();
             assert!(masks.pass.iter().zip(&masks.compare).all(|(p, c)| p * c == 0.0));
@@ -363,7 +390,10 @@ fn chosen_classes_compete_and_rules_say_what_they_refuse() {
     let error = portable.forward(&mut ops, &x).unwrap_err();
     assert!(matches!(error, OpRefusal::Unportable { .. }), "{error}");
     let other = LocalMax::new([9, 9], 4, LocalMaxRule::Ptv3);
-    assert!(matches!(other.forward(&mut ops, &x), Err(OpRefusal::Shape { .. })));
+    assert!(matches!(
+        other.forward(&mut ops, &x),
+        Err(OpRefusal::Shape { .. })
+    ));
 }
 
 #[test]
@@ -377,10 +407,16 @@ fn a_damaged_heat_leaves_no_peak_beside_the_damage() {
         let local_max = run.clone();
         Arc::new(move |context: &mut TraceContext<'_>| {
             let heat = context.input("heat")?;
-            Ok(vec![("peaks".to_owned(), local_max.forward(context.ops(), &heat)?)])
+            Ok(vec![(
+                "peaks".to_owned(),
+                local_max.forward(context.ops(), &heat)?,
+            )])
         })
     });
-    for found in [found[0].as_slice::<f32>().unwrap(), &local_max.host(&heat).unwrap()] {
+    for found in [
+        found[0].as_slice::<f32>().unwrap(),
+        &local_max.host(&heat).unwrap(),
+    ] {
         assert!(found[12].is_nan());
         assert!(found.iter().enumerate().all(|(i, &v)| i == 12 || v == 0.0));
     }
@@ -395,10 +431,16 @@ fn sigmoid_heat_is_the_sigmoid_rounded_once() {
         Arc::new(move |context: &mut TraceContext<'_>| {
             let x = context.input("x")?;
             let found = sigmoid_heat(context.ops(), &x, DType::Bf16)?;
-            Ok(vec![("heat".to_owned(), found.heat), ("sigmoid".to_owned(), found.sigmoid)])
+            Ok(vec![
+                ("heat".to_owned(), found.heat),
+                ("sigmoid".to_owned(), found.sigmoid),
+            ])
         })
     });
-    let (heat, sigmoid) = (found[0].as_slice::<bf16>().unwrap(), found[1].as_slice::<f32>().unwrap());
+    let (heat, sigmoid) = (
+        found[0].as_slice::<bf16>().unwrap(),
+        found[1].as_slice::<f32>().unwrap(),
+    );
     for ((&x, &heat), &sigmoid) in logits.iter().zip(heat).zip(sigmoid) {
         let exact = 1.0 / (1.0 + (-f64::from(x)).exp());
         assert!((f64::from(sigmoid) - exact).abs() <= 3e-7 * exact);
@@ -407,7 +449,10 @@ fn sigmoid_heat_is_the_sigmoid_rounded_once() {
     let mut device = cpu(1);
     let mut ops = OpContext::new(&mut device, Cq::COMPUTE);
     let x = ops
-        .upload(&HostTensor::from_slice(&[999], &logits).unwrap(), BufferClass::Input)
+        .upload(
+            &HostTensor::from_slice(&[999], &logits).unwrap(),
+            BufferClass::Input,
+        )
         .unwrap();
     let before = ops.device.memory().used_bytes;
     for dtype in [DType::F32, DType::Bf16] {
@@ -426,7 +471,10 @@ fn a_selection_chain_runs_as_one_trace() {
     let logits: Vec<f32> = (0..cells * classes).map(|_| unit(&mut r) * 6.0).collect();
     let table: Vec<f32> = (0..cells * 4).map(|i| i as f32).collect();
     let inputs = [
-        ("logits", HostTensor::from_slice(&[cells, classes], &logits).unwrap()),
+        (
+            "logits",
+            HostTensor::from_slice(&[cells, classes], &logits).unwrap(),
+        ),
         ("table", HostTensor::from_slice(&[cells, 4], &table).unwrap()),
     ];
     let found = everywhere(&inputs, || {
@@ -443,7 +491,10 @@ fn a_selection_chain_runs_as_one_trace() {
             let rows = gather_rows(ops, &table, &found.cells)?;
             ops.free(&found.cells)?;
             ops.free(&found.classes)?;
-            Ok(vec![("rows".to_owned(), rows), ("indices".to_owned(), found.indices)])
+            Ok(vec![
+                ("rows".to_owned(), rows),
+                ("indices".to_owned(), found.indices),
+            ])
         });
         run
     });
@@ -460,7 +511,10 @@ fn a_selection_chain_runs_as_one_trace() {
         (1..side[0] - 1).contains(&y) && (1..side[1] - 1).contains(&x)
     };
     let rounded = |i: usize| bf16::from_f64(1.0 / (1.0 + (-f64::from(logits[i])).exp()));
-    let best = (0..logits.len()).filter(interior).map(rounded).reduce(|a, b| if b > a { b } else { a });
+    let best = (0..logits.len())
+        .filter(interior)
+        .map(rounded)
+        .reduce(|a, b| if b > a { b } else { a });
     let first = indices[0] as usize;
     let place = first % cells * classes + first / cells;
     assert_eq!(Some(rounded(place)), best);
@@ -473,11 +527,18 @@ fn rows_of_zeros_behind_a_table_and_marks_that_are_no_row() {
     let inputs = [
         ("table", HostTensor::from_slice(&[1, 4, 3], &table).unwrap()),
         ("index", HostTensor::from_slice(&[5], &index).unwrap()),
-        ("cells", HostTensor::from_slice(&[1, 6], &[4_u32, 1, 4, 4, 3, 2]).unwrap()),
+        (
+            "cells",
+            HostTensor::from_slice(&[1, 6], &[4_u32, 1, 4, 4, 3, 2]).unwrap(),
+        ),
     ];
     let found = everywhere(&inputs, || {
         Arc::new(|context: &mut TraceContext<'_>| {
-            let [table, index, cells] = [context.input("table")?, context.input("index")?, context.input("cells")?];
+            let [table, index, cells] = [
+                context.input("table")?,
+                context.input("index")?,
+                context.input("cells")?,
+            ];
             let ops = context.ops();
             let padded = with_zero_rows(ops, &table, 2)?;
             let rows = gather_rows(ops, &padded, &index)?;
@@ -490,7 +551,10 @@ fn rows_of_zeros_behind_a_table_and_marks_that_are_no_row() {
         })
     });
     assert_eq!(found[0].shape()[..], [6, 3]);
-    assert_eq!(found[0].as_slice::<f32>().unwrap(), [&table[..], &[0.0; 6]].concat());
+    assert_eq!(
+        found[0].as_slice::<f32>().unwrap(),
+        [&table[..], &[0.0; 6]].concat()
+    );
     assert_eq!(
         found[1].as_slice::<f32>().unwrap(),
         [10., 11., 12., 1., 2., 3., 0., 0., 0., 0., 0., 0., 0., 0., 0.]
@@ -512,7 +576,14 @@ fn a_pooling_of_windows_pads_each_side_as_told() {
     let mut r = Random(8);
     for (pool, [h, w]) in [
         (MaxPool::STEM, [15, 22]),
-        (MaxPool { kernel: [3, 2], stride: [2, 1], padding: [0, 1, 1, 0] }, [9, 8]),
+        (
+            MaxPool {
+                kernel: [3, 2],
+                stride: [2, 1],
+                padding: [0, 1, 1, 0],
+            },
+            [9, 8],
+        ),
         (MaxPool::square(2, 2, 0), [7, 6]),
     ] {
         for dtype in [DType::F32, DType::Bf16] {
@@ -529,7 +600,8 @@ fn a_pooling_of_windows_pads_each_side_as_told() {
             let (exact, y) = (numbers(&x), numbers(&found[0]));
             for (i, &found) in y.iter().enumerate() {
                 let (n, oy, ox, c) = (i / (5 * oh * ow), i / (5 * ow) % oh, i / 5 % ow, i % 5);
-                let rows = (0..pool.kernel[0]).filter_map(|k| (oy * pool.stride[0] + k).checked_sub(pool.padding[0]));
+                let rows = (0..pool.kernel[0])
+                    .filter_map(|k| (oy * pool.stride[0] + k).checked_sub(pool.padding[0]));
                 let best = rows
                     .filter(|&y| y < h)
                     .flat_map(|y| {

@@ -43,7 +43,9 @@ fn run_conv(params: &ConvParams, x: &Array4<f64>) -> Array4<f64> {
     let (cout, group_in, kh, kw) = params.weight.dim();
     let [top, bottom, left, right] = params.padding;
     let mut padded = Array4::zeros((n, cin, h + top + bottom, w + left + right));
-    padded.slice_mut(s![.., .., top..top + h, left..left + w]).assign(x);
+    padded
+        .slice_mut(s![.., .., top..top + h, left..left + w])
+        .assign(x);
     let size = |axis: usize, len: usize, kernel: usize| {
         (len - (kernel - 1) * params.dilation[axis] - 1) / params.stride[axis] + 1
     };
@@ -110,7 +112,14 @@ fn run_stages(
 }
 
 /// Weights of bottleneck stages in PyTorch's style: the stride on the second convolution.
-fn bottlenecks(r: &mut Random, weights: &mut Weights, names: &dyn Fn(usize, usize) -> BlockNames, layers: &[usize], mut cin: usize, width: usize) {
+fn bottlenecks(
+    r: &mut Random,
+    weights: &mut Weights,
+    names: &dyn Fn(usize, usize) -> BlockNames,
+    layers: &[usize],
+    mut cin: usize,
+    width: usize,
+) {
     for (stage, &blocks) in layers.iter().enumerate() {
         let (width, stride) = (width << stage, if stage == 0 { 1 } else { 2 });
         for block in 0..blocks {
@@ -128,7 +137,15 @@ fn bottlenecks(r: &mut Random, weights: &mut Weights, names: &dyn Fn(usize, usiz
     }
 }
 
-fn basics(r: &mut Random, weights: &mut Weights, names: &dyn Fn(usize, usize) -> BlockNames, layers: &[usize], mut cin: usize, channels: &[usize], projection: usize) {
+fn basics(
+    r: &mut Random,
+    weights: &mut Weights,
+    names: &dyn Fn(usize, usize) -> BlockNames,
+    layers: &[usize],
+    mut cin: usize,
+    channels: &[usize],
+    projection: usize,
+) {
     for (stage, &blocks) in layers.iter().enumerate() {
         let cout = channels[stage];
         for block in 0..blocks {
@@ -174,10 +191,16 @@ fn assert_agree(what: &str, dtype: DType, found: &HostTensor, exact: &Array4<f64
     let found = planes(found);
     let correlation = correlation(found.view(), exact.view());
     let top = exact.iter().fold(0.0_f64, |top, v| top.max(v.abs()));
-    let worst = found.iter().zip(exact).fold(0.0_f64, |top, (a, b)| top.max((a - b).abs()));
+    let worst = found
+        .iter()
+        .zip(exact)
+        .fold(0.0_f64, |top, (a, b)| top.max((a - b).abs()));
     println!("{what}, {dtype}: correlation {correlation:.8}, off by {worst:.2e} of {top:.2}");
     match dtype {
-        DType::F32 => assert!(correlation >= 0.9999 && worst <= 2e-5 * top, "{what}: {correlation}, {worst}"),
+        DType::F32 => assert!(
+            correlation >= 0.9999 && worst <= 2e-5 * top,
+            "{what}: {correlation}, {worst}"
+        ),
         _ => assert!(correlation >= 0.999, "{what}: {correlation}"),
     }
 }
@@ -214,8 +237,15 @@ fn a_stem_and_bottleneck_stages_follow_their_definition() {
             let provider = |module: &str| weights.get(module).cloned();
             let stem = ResNetStem::new(&provider, "img.conv1", &folded_convs, Some(MaxPool::STEM)).unwrap();
             let names = mmdet_names("img");
-            let stages =
-                ResNetStages::new(&provider, &names, &layers, BlockKind::Bottleneck, &folded_convs, &[]).unwrap();
+            let stages = ResNetStages::new(
+                &provider,
+                &names,
+                &layers,
+                BlockKind::Bottleneck,
+                &folded_convs,
+                &[],
+            )
+            .unwrap();
             assert_eq!(stages.len(), 3);
             assert_eq!(
                 stages.out_shapes([2, 16, 9, 12]).unwrap(),
@@ -273,11 +303,31 @@ fn convolutions_of_any_window_padding_dilation_and_groups_are_taken() {
         ConvParams::new(weight, Some((0..dims.0).map(|_| unit(r)).collect()))
     };
     let cases = [
-        ConvParams { stride: [2, 1], padding: [0, 1, 2, 1], ..params(&mut r, (10, 8, 3, 4)) },
-        ConvParams { dilation: [2, 3], padding: [2, 2, 3, 3], ..params(&mut r, (6, 8, 3, 3)) },
-        ConvParams { groups: 4, padding: [1, 1, 1, 1], ..params(&mut r, (12, 2, 3, 3)) },
-        ConvParams { groups: 8, stride: [2, 2], padding: [0, 2, 0, 2], ..params(&mut r, (8, 1, 5, 3)) },
-        ConvParams { bias: None, ..params(&mut r, (4, 8, 1, 5)) },
+        ConvParams {
+            stride: [2, 1],
+            padding: [0, 1, 2, 1],
+            ..params(&mut r, (10, 8, 3, 4))
+        },
+        ConvParams {
+            dilation: [2, 3],
+            padding: [2, 2, 3, 3],
+            ..params(&mut r, (6, 8, 3, 3))
+        },
+        ConvParams {
+            groups: 4,
+            padding: [1, 1, 1, 1],
+            ..params(&mut r, (12, 2, 3, 3))
+        },
+        ConvParams {
+            groups: 8,
+            stride: [2, 2],
+            padding: [0, 2, 0, 2],
+            ..params(&mut r, (8, 1, 5, 3))
+        },
+        ConvParams {
+            bias: None,
+            ..params(&mut r, (4, 8, 1, 5))
+        },
     ];
     for case in cases {
         let x = random_map(&mut r, DType::F32, [2, 13, 17, 8]);
@@ -285,7 +335,12 @@ fn convolutions_of_any_window_padding_dilation_and_groups_are_taken() {
             let layer = folded_convs("conv", case.clone(), true).unwrap();
             Box::new(move |ops, x| Ok(vec![layer.forward(ops, x)?]))
         });
-        assert_agree(&format!("{:?}", case.weight.dim()), DType::F32, &found[0], &relu(run_conv(&case, &planes(&x))));
+        assert_agree(
+            &format!("{:?}", case.weight.dim()),
+            DType::F32,
+            &found[0],
+            &relu(run_conv(&case, &planes(&x))),
+        );
     }
 }
 
@@ -328,7 +383,8 @@ fn a_factory_makes_other_layers_of_the_modules_that_it_names() {
     let found = run(&x, &|| {
         let provider = |module: &str| weights.get(module).cloned();
         let names = mmdet_names("net");
-        let stages = ResNetStages::new(&provider, &names, &[1, 2], BlockKind::Bottleneck, &factory, &[]).unwrap();
+        let stages =
+            ResNetStages::new(&provider, &names, &[1, 2], BlockKind::Bottleneck, &factory, &[]).unwrap();
         Box::new(move |ops, x| stages.forward(ops, x, &[0, 1], false))
     });
     // Doubling commutes with the ReLU.
@@ -350,8 +406,15 @@ fn nothing_stays_allocated_but_outputs_and_weights_whatever_goes_wrong() {
     let names = mmdet_names("net");
     bottlenecks(&mut r, &mut weights, &names, &[1, 1], 8, 4);
     let provider = |module: &str| weights.get(module).cloned();
-    let stages =
-        ResNetStages::new(&provider, &names, &[1, 1], BlockKind::Bottleneck, &folded_convs, &[]).unwrap();
+    let stages = ResNetStages::new(
+        &provider,
+        &names,
+        &[1, 1],
+        BlockKind::Bottleneck,
+        &folded_convs,
+        &[],
+    )
+    .unwrap();
     let mut device = cpu(1);
     let mut ops = OpContext::new(&mut device, Cq::COMPUTE);
     let empty = ops.device.memory().used_bytes;
@@ -387,24 +450,59 @@ fn networks_that_do_not_hold_together_are_refused() {
     bottlenecks(&mut r, &mut weights, &names, &[1], 8, 4);
     let provider = |module: &str| weights.get(module).cloned();
     let stages = |layers: &[usize], flags: &[bool]| {
-        ResNetStages::new(&provider, &names, layers, BlockKind::Bottleneck, &folded_convs, flags)
-            .map(|_| ())
-            .unwrap_err()
-            .to_string()
+        ResNetStages::new(
+            &provider,
+            &names,
+            layers,
+            BlockKind::Bottleneck,
+            &folded_convs,
+            flags,
+        )
+        .map(|_| ())
+        .unwrap_err()
+        .to_string()
     };
-    assert_eq!(stages(&[2], &[]), "net.layer1.1.conv1: there are no weights of this module");
+    assert_eq!(
+        stages(&[2], &[]),
+        "net.layer1.1.conv1: there are no weights of this module"
+    );
     assert!(stages(&[], &[]).contains("at least one stage"));
     assert!(stages(&[1, 0], &[]).contains("at least one stage"));
     assert!(stages(&[1], &[true, true]).contains("2 flags for 1 stages"));
     let without = BasicBlock::new(&provider, &names(0, 0), false, &folded_convs).unwrap();
-    let error = without.out_shape(&Shape::new(&[1, 8, 5, 5]).unwrap()).unwrap_err();
+    let error = without
+        .out_shape(&Shape::new(&[1, 8, 5, 5]).unwrap())
+        .unwrap_err();
     assert_eq!(
         error.to_string(),
         "net.layer1.0: the block's layers give [1, 4, 5, 5], its other branch [1, 8, 5, 5]"
     );
-    let bad = |params: ConvParams| folded_convs("conv", params, true).map(|_| ()).unwrap_err().to_string();
+    let bad = |params: ConvParams| {
+        folded_convs("conv", params, true)
+            .map(|_| ())
+            .unwrap_err()
+            .to_string()
+    };
     let good = conv(&mut r, [4, 6, 3], 1);
-    assert!(bad(ConvParams { bias: Some(vec![0.0; 5]), ..good.clone() }).contains("5 biases for 6"));
-    assert!(bad(ConvParams { groups: 4, ..good.clone() }).contains("6 output channels in 4 groups"));
-    assert!(bad(ConvParams { stride: [1, 0], ..good }).contains("none may be 0"));
+    assert!(
+        bad(ConvParams {
+            bias: Some(vec![0.0; 5]),
+            ..good.clone()
+        })
+        .contains("5 biases for 6")
+    );
+    assert!(
+        bad(ConvParams {
+            groups: 4,
+            ..good.clone()
+        })
+        .contains("6 output channels in 4 groups")
+    );
+    assert!(
+        bad(ConvParams {
+            stride: [1, 0],
+            ..good
+        })
+        .contains("none may be 0")
+    );
 }

@@ -56,23 +56,39 @@ fn spec(rows: usize, channels: usize, segments: usize, op: SegmentOp) -> Segment
 fn reduce(spec: SegmentReduceSpec, rows: &HostTensor, offsets: &[u32]) -> HostTensor {
     let inputs = [
         ("rows", rows.clone()),
-        ("offsets", HostTensor::from_slice(&[1, offsets.len()], offsets).unwrap()),
+        (
+            "offsets",
+            HostTensor::from_slice(&[1, offsets.len()], offsets).unwrap(),
+        ),
     ];
     let mut found = everywhere(&inputs, || {
         let reduce = SegmentReduce::new(spec).unwrap();
         Arc::new(move |context: &mut TraceContext<'_>| {
             let (rows, offsets) = (context.input("rows")?, context.input("offsets")?);
-            Ok(vec![("y".to_owned(), reduce.forward(context.ops(), &rows, &offsets)?)])
+            Ok(vec![(
+                "y".to_owned(),
+                reduce.forward(context.ops(), &rows, &offsets)?,
+            )])
         })
     });
     found.remove(0)
 }
 
 /// The definition, row by row: every row looks for its segment.
-fn literal(rows: ArrayView2<'_, f64>, ids: &[u32], segments: usize, op: SegmentOp, empty: f64) -> Array2<f64> {
+fn literal(
+    rows: ArrayView2<'_, f64>,
+    ids: &[u32],
+    segments: usize,
+    op: SegmentOp,
+    empty: f64,
+) -> Array2<f64> {
     let mut found: Array2<Option<f64>> = Array2::from_elem((segments, rows.ncols()), None);
     let mut counts = vec![0.0; segments];
-    for (row, &id) in rows.outer_iter().zip(ids).filter(|&(_, &id)| (id as usize) < segments) {
+    for (row, &id) in rows
+        .outer_iter()
+        .zip(ids)
+        .filter(|&(_, &id)| (id as usize) < segments)
+    {
         counts[id as usize] += 1.0;
         for (place, &value) in found.row_mut(id as usize).iter_mut().zip(row) {
             *place = Some(match (*place, op) {
@@ -93,7 +109,13 @@ fn literal(rows: ArrayView2<'_, f64>, ids: &[u32], segments: usize, op: SegmentO
 #[test]
 fn every_reduction_follows_its_definition_in_both_types() {
     let mut r = Random(1);
-    let sizes = [(64, 32, 6, 20), (2048, 128, 300, 12), (500, 7, 40, 60), (96, 33, 1, 90), (32, 32, 70, 3)];
+    let sizes = [
+        (64, 32, 6, 20),
+        (2048, 128, 300, 12),
+        (500, 7, 40, 60),
+        (96, 33, 1, 90),
+        (32, 32, 70, 3),
+    ];
     for (rows, channels, segments, longest) in sizes {
         let ids = ids(&mut r, segments, longest, rows);
         let offsets = segment_offsets(&ids, segments).unwrap();
@@ -128,9 +150,15 @@ fn every_reduction_follows_its_definition_in_both_types() {
                     match op {
                         SegmentOp::Max | SegmentOp::Min => assert_eq!(found, rounded),
                         _ if output == DType::F32 => {
-                            assert!((found - exact).abs() <= 2e-5 * exact.abs().max(1.0), "{found} {exact}");
+                            assert!(
+                                (found - exact).abs() <= 2e-5 * exact.abs().max(1.0),
+                                "{found} {exact}"
+                            );
                         }
-                        _ => assert!((found - exact).abs() <= exact.abs() / 200.0 + 1e-3, "{found} {exact}"),
+                        _ => assert!(
+                            (found - exact).abs() <= exact.abs() / 200.0 + 1e-3,
+                            "{found} {exact}"
+                        ),
                     }
                 }
             }
@@ -152,21 +180,35 @@ fn the_log_step_form_has_the_same_bits() {
         for dtype in [DType::Bf16, DType::F32] {
             let values: Vec<f32> = (0..rows * channels).map(|_| unit(&mut r) - 0.2).collect();
             let x = stored(dtype, &[rows, channels], &values);
-            let spec = SegmentReduceSpec { input: dtype, output: dtype, ..spec(rows, channels, segments, SegmentOp::Max) };
+            let spec = SegmentReduceSpec {
+                input: dtype,
+                output: dtype,
+                ..spec(rows, channels, segments, SegmentOp::Max)
+            };
             let direct = reduce(spec, &x, &offsets);
             let mut inputs = vec![
                 ("rows".to_owned(), x.clone()),
-                ("last".to_owned(), HostTensor::from_slice(&[segments], &last).unwrap()),
+                (
+                    "last".to_owned(),
+                    HostTensor::from_slice(&[segments], &last).unwrap(),
+                ),
             ];
             for (round, table) in tables.iter().enumerate() {
-                inputs.push((format!("shift{round}"), HostTensor::from_slice(&[rows], table).unwrap()));
+                inputs.push((
+                    format!("shift{round}"),
+                    HostTensor::from_slice(&[rows], table).unwrap(),
+                ));
             }
-            let inputs: Vec<_> = inputs.iter().map(|(name, tensor)| (&**name, tensor.clone())).collect();
+            let inputs: Vec<_> = inputs
+                .iter()
+                .map(|(name, tensor)| (&**name, tensor.clone()))
+                .collect();
             let stepped = everywhere(&inputs, || {
                 Arc::new(move |context: &mut TraceContext<'_>| {
                     let (rows, last) = (context.input("rows")?, context.input("last")?);
-                    let tables: Result<Vec<_>, _> =
-                        (0..rounds).map(|round| context.input(&format!("shift{round}"))).collect();
+                    let tables: Result<Vec<_>, _> = (0..rounds)
+                        .map(|round| context.input(&format!("shift{round}")))
+                        .collect();
                     let y = logstep_segment_max(context.ops(), &rows, &tables?, &last)?;
                     Ok(vec![("y".to_owned(), y)])
                 })
@@ -185,12 +227,28 @@ fn the_log_step_form_has_the_same_bits() {
 #[test]
 fn zeros_of_both_signs_and_what_is_no_number_have_their_place_in_the_order() {
     let (plus, minus) = (f32::NAN, -f32::NAN);
-    let rows = [0.0, -0.0, -0.0, 0.0, -0.0, -0.0, f32::INFINITY, plus, f32::NEG_INFINITY, minus];
+    let rows = [
+        0.0,
+        -0.0,
+        -0.0,
+        0.0,
+        -0.0,
+        -0.0,
+        f32::INFINITY,
+        plus,
+        f32::NEG_INFINITY,
+        minus,
+    ];
     let x = HostTensor::from_slice(&[10, 1], &rows).unwrap();
     let offsets = [0, 2, 4, 6, 8, 10];
     let bits = |op| -> Vec<u32> {
         let found = reduce(spec(10, 1, 5, op), &x, &offsets);
-        found.as_slice::<f32>().unwrap().iter().map(|v| v.to_bits()).collect()
+        found
+            .as_slice::<f32>()
+            .unwrap()
+            .iter()
+            .map(|v| v.to_bits())
+            .collect()
     };
     let expected = [0.0, 0.0, -0.0, plus, f32::NEG_INFINITY].map(f32::to_bits);
     assert_eq!(bits(SegmentOp::Max), expected);
@@ -240,8 +298,14 @@ fn rows_of_a_frame_become_a_table_to_gather_from() {
     let offsets = segment_offsets(&ids, segments).unwrap();
     let values: Vec<f32> = (0..rows * 32).map(|_| unit(&mut r)).collect();
     let inputs = [
-        ("rows", HostTensor::from_slice(&[1, 1, rows, 32], &values).unwrap()),
-        ("offsets", HostTensor::from_slice(&[1, segments + 1], &offsets).unwrap()),
+        (
+            "rows",
+            HostTensor::from_slice(&[1, 1, rows, 32], &values).unwrap(),
+        ),
+        (
+            "offsets",
+            HostTensor::from_slice(&[1, segments + 1], &offsets).unwrap(),
+        ),
         ("ids", HostTensor::from_slice(&[1, rows], &ids).unwrap()),
     ];
     let spec = SegmentReduceSpec {
@@ -251,7 +315,11 @@ fn rows_of_a_frame_become_a_table_to_gather_from() {
     let found = everywhere(&inputs, || {
         let reduce = SegmentReduce::new(spec).unwrap();
         Arc::new(move |context: &mut TraceContext<'_>| {
-            let [rows, offsets, ids] = [context.input("rows")?, context.input("offsets")?, context.input("ids")?];
+            let [rows, offsets, ids] = [
+                context.input("rows")?,
+                context.input("offsets")?,
+                context.input("ids")?,
+            ];
             let table = reduce.forward(context.ops(), &rows, &offsets)?;
             let back = gather_rows(context.ops(), &table, &ids)?;
             context.ops().free(&table)?;
@@ -279,7 +347,8 @@ fn every_segment_has_one_worker() {
         let steps = 1100_usize.div_ceil(workers);
         for part in parts.iter().filter(|part| !part.is_empty()) {
             // All but the last of a worker's segments fit its share.
-            let cost = offsets[part.end - 1] as usize + part.end - 1 - offsets[part.start] as usize - part.start;
+            let cost =
+                offsets[part.end - 1] as usize + part.end - 1 - offsets[part.start] as usize - part.start;
             assert!(cost <= steps, "{part:?} of {workers}");
         }
     }
@@ -287,7 +356,10 @@ fn every_segment_has_one_worker() {
 
 #[test]
 fn offsets_are_checked_before_they_are_used() {
-    assert_eq!(segment_offsets(&[0, 0, 2, 2, 2, 4, 9], 4).unwrap(), [0, 2, 2, 5, 5]);
+    assert_eq!(
+        segment_offsets(&[0, 0, 2, 2, 2, 4, 9], 4).unwrap(),
+        [0, 2, 2, 5, 5]
+    );
     assert_eq!(segment_offsets(&[], 2).unwrap(), [0, 0, 0]);
     assert_eq!(
         segment_offsets(&[0, 2, 1], 3).unwrap_err().to_string(),
@@ -295,25 +367,54 @@ fn offsets_are_checked_before_they_are_used() {
     );
     assert_eq!(check_offsets(&[0, 2, 5], 2, 5, Some(5)).unwrap(), [0, 2, 5, 5, 5]);
     let error = |offsets: &[u32], length| check_offsets(offsets, 2, 5, length).unwrap_err();
-    assert_eq!(error(&[0, 2], None), SegmentError::Count { found: 2, segments: 2 });
-    assert_eq!(error(&[], None), SegmentError::Count { found: 0, segments: 2 });
+    assert_eq!(
+        error(&[0, 2], None),
+        SegmentError::Count {
+            found: 2,
+            segments: 2
+        }
+    );
+    assert_eq!(
+        error(&[], None),
+        SegmentError::Count {
+            found: 0,
+            segments: 2
+        }
+    );
     assert_eq!(error(&[1, 2, 3], None), SegmentError::First(1));
     assert_eq!(
         error(&[0, 3, 2], None).to_string(),
         "offset 2 is 2, below the 3 before it: offsets do not decrease"
     );
     assert_eq!(error(&[0, 3, 6], None), SegmentError::Rows { last: 6, rows: 5 });
-    assert_eq!(error(&[0, 3, 4], Some(2)), SegmentError::Length { length: 2, needed: 3 });
+    assert_eq!(
+        error(&[0, 3, 4], Some(2)),
+        SegmentError::Length { length: 2, needed: 3 }
+    );
 }
 
 #[test]
 fn reductions_that_cannot_be_are_refused() {
     let good = spec(64, 32, 4, SegmentOp::Max);
     let refused = |spec: SegmentReduceSpec| SegmentReduce::new(spec).unwrap_err();
-    let error = refused(SegmentReduceSpec { input: DType::U8, ..good });
-    assert!(error.to_string().contains("rows of uint8: float32 and bfloat16 are reduced"), "{error}");
-    let port = SegmentReduceSpec { port_rule: PortRule::Accelerator, ..good };
-    let error = refused(SegmentReduceSpec { op: SegmentOp::Sum, ..port });
+    let error = refused(SegmentReduceSpec {
+        input: DType::U8,
+        ..good
+    });
+    assert!(
+        error
+            .to_string()
+            .contains("rows of uint8: float32 and bfloat16 are reduced"),
+        "{error}"
+    );
+    let port = SegmentReduceSpec {
+        port_rule: PortRule::Accelerator,
+        ..good
+    };
+    let error = refused(SegmentReduceSpec {
+        op: SegmentOp::Sum,
+        ..port
+    });
     assert!(matches!(error, OpRefusal::Unportable { .. }), "{error}");
     let error = refused(SegmentReduceSpec { channels: 33, ..port });
     assert!(error.to_string().contains("multiples of 32"), "{error}");
@@ -324,7 +425,10 @@ fn reductions_that_cannot_be_are_refused() {
     let rows = stored(DType::F32, &[64, 32], &[0.0; 64 * 32]);
     let rows = ops.upload(&rows, BufferClass::Input).unwrap();
     let short = ops
-        .upload(&HostTensor::from_slice(&[4], &[0_u32; 4]).unwrap(), BufferClass::Input)
+        .upload(
+            &HostTensor::from_slice(&[4], &[0_u32; 4]).unwrap(),
+            BufferClass::Input,
+        )
         .unwrap();
     let floats = ops
         .upload(&stored(DType::F32, &[5], &[0.0; 5]), BufferClass::Input)

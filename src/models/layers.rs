@@ -186,7 +186,12 @@ impl ConvSpec {
 
     fn check(&self, name: &str) -> Result<(), BlockError> {
         let [.., rows, columns] = self.dims;
-        let Self { stride, dilation, groups, .. } = self;
+        let Self {
+            stride,
+            dilation,
+            groups,
+            ..
+        } = self;
         let is_zero = |sizes: &[usize]| sizes.contains(&0);
         let reason = if is_zero(&self.dims) || is_zero(stride) || is_zero(dilation) || *groups == 0 {
             format!(
@@ -218,9 +223,7 @@ impl ConvSpec {
                 let reach = (kernel - 1).checked_mul(self.dilation[axis])?.checked_add(1)?;
                 Some((input + before + after).checked_sub(reach)? / stride + 1)
             }
-            ConvKind::ConvTranspose => {
-                (input.checked_sub(1)? * stride + kernel).checked_sub(before + after)
-            }
+            ConvKind::ConvTranspose => (input.checked_sub(1)? * stride + kernel).checked_sub(before + after),
         }
         .filter(|&size| size > 0)
     }
@@ -500,7 +503,9 @@ impl RowLinear {
             self.as_map(rows, "the input")?,
             self.as_map(output, "the output")?,
         );
-        let residual = residual.map(|rows| self.as_map(rows, "the residual")).transpose()?;
+        let residual = residual
+            .map(|rows| self.as_map(rows, "the residual"))
+            .transpose()?;
         self.layer.run(ops, &input, &output, residual.as_ref())
     }
 

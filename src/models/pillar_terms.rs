@@ -62,7 +62,10 @@ impl FoldedPfn {
     /// multiple of 32 (accelerators gather rows of whole tiles).
     pub fn new(plan: &PfnPlan) -> Result<Self, BlockError> {
         let [Some((w0, b0)), Some((w1, b1))] = plan.layers() else {
-            return Err(BlockError::weights(NET, "the matrix form is for nets of two layers"));
+            return Err(BlockError::weights(
+                NET,
+                "the matrix form is for nets of two layers",
+            ));
         };
         let ((features, hidden), outputs) = (w0.dim(), w1.ncols());
         let reason = if features > PADDED_FEATURES {
@@ -70,7 +73,10 @@ impl FoldedPfn {
         } else if !outputs.is_multiple_of(TILE) {
             format!("{outputs} outputs: rows of multiples of {TILE} are gathered")
         } else {
-            let (h, z) = (hidden.next_multiple_of(TILE), (hidden + outputs).next_multiple_of(TILE));
+            let (h, z) = (
+                hidden.next_multiple_of(TILE),
+                (hidden + outputs).next_multiple_of(TILE),
+            );
             let mut first = Array2::zeros((PADDED_FEATURES, h));
             first.slice_mut(s![..features, ..hidden]).assign(&w0);
             let mut bias = b0.to_vec();
@@ -81,8 +87,11 @@ impl FoldedPfn {
                 .slice_mut(s![..hidden, hidden..hidden + outputs])
                 .assign(&w1.slice(s![..hidden, ..]));
             let mut last = Array2::zeros((z, outputs));
-            last.slice_mut(s![..hidden, ..]).assign(&w1.slice(s![hidden.., ..]));
-            last.slice_mut(s![hidden..hidden + outputs, ..]).diag_mut().fill(1.0);
+            last.slice_mut(s![..hidden, ..])
+                .assign(&w1.slice(s![hidden.., ..]));
+            last.slice_mut(s![hidden..hidden + outputs, ..])
+                .diag_mut()
+                .fill(1.0);
             return Ok(Self {
                 features,
                 hidden,
@@ -255,7 +264,10 @@ fn point_maxima(
         },
         kind: PoolKind::Max,
     });
-    match ops.run(&pool, &[map.buffer, maxima.buffer]).map_err(BlockError::device(NET)) {
+    match ops
+        .run(&pool, &[map.buffer, maxima.buffer])
+        .map_err(BlockError::device(NET))
+    {
         // A new map is dense, and has one pixel an image.
         Ok(()) => Ok(DeviceTensor {
             view: View::contiguous(rows),

@@ -129,7 +129,11 @@ impl TwoTermLinear {
             *last = self.outputs;
         }
         let spec = TensorSpec::new(&dims, DType::F32).map_err(BlockError::tensor(&self.name))?;
-        let products = [Some((&self.high, high)), Some((&self.low, high)), low.map(|low| (&self.bare, low))];
+        let products = [
+            Some((&self.high, high)),
+            Some((&self.low, high)),
+            low.map(|low| (&self.bare, low)),
+        ];
         let mut sum: Option<DeviceTensor> = None;
         for (weights, term) in products.into_iter().flatten() {
             let next = self.add(ops, &spec, (weights, term), sum.as_ref());
@@ -148,7 +152,10 @@ impl TwoTermLinear {
             dst: sum.operand(),
             activation: Activation::Relu,
         };
-        match ops.run(&relu, &[sum.buffer; 2]).map_err(BlockError::device(&self.name)) {
+        match ops
+            .run(&relu, &[sum.buffer; 2])
+            .map_err(BlockError::device(&self.name))
+        {
             Ok(()) => Ok(sum),
             Err(error) => {
                 free(ops, &[sum]);

@@ -119,7 +119,10 @@ pub fn resize_grid(
 
 fn sides(op: &'static str, input: [usize; 2]) -> Result<(), OpRefusal> {
     match input.contains(&0) {
-        true => Err(OpRefusal::invalid(op, format!("an image of {input:?} has no pixels"))),
+        true => Err(OpRefusal::invalid(
+            op,
+            format!("an image of {input:?} has no pixels"),
+        )),
         false => Ok(()),
     }
 }

@@ -98,9 +98,9 @@ pub fn gather_rows_into(
         });
     }
     let (table, rows) = (matrix(table, "the table")?, matrix(rows, "the result")?);
-    let line = index.reshape(&[index.view.shape.elements()]).ok_or_else(|| {
-        OpRefusal::shape(OP, "the index", index.view.shape, "entries at equal distances")
-    })?;
+    let line = index
+        .reshape(&[index.view.shape.elements()])
+        .ok_or_else(|| OpRefusal::shape(OP, "the index", index.view.shape, "entries at equal distances"))?;
     let op = OpDesc::GatherRows {
         table: table.operand(),
         index: line.operand(),
@@ -162,7 +162,10 @@ pub fn scatter_rows(
     let channels = rows.view.shape.last().copied().unwrap_or(1);
     ops.make_map(OP, [1, channels, height, width], rows.dtype, |ops, canvas| {
         let dims = Shape::new(&[height * width, channels]).map_err(OpRefusal::tensor(OP))?;
-        let cells = canvas.view.transpose(&[0, 2, 3, 1]).map_err(OpRefusal::tensor(OP))?;
+        let cells = canvas
+            .view
+            .transpose(&[0, 2, 3, 1])
+            .map_err(OpRefusal::tensor(OP))?;
         // A new map is dense, so its cells are rows.
         let view = cells.reshape(dims).unwrap_or(cells);
         gather_rows_into(ops, rows, index, &DeviceTensor { view, ..*canvas })

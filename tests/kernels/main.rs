@@ -7,5 +7,6 @@ mod gather_rows;
 mod harness;
 mod moves;
 mod pillars;
+mod queries;
 mod reductions;
 mod refusals;

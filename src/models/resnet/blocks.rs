@@ -87,7 +87,10 @@ impl Residual {
             dst: sum.operand(),
             activation: Activation::Relu,
         };
-        match ops.run(&relu, &[sum.buffer; 2]).map_err(BlockError::device(&self.block)) {
+        match ops
+            .run(&relu, &[sum.buffer; 2])
+            .map_err(BlockError::device(&self.block))
+        {
             Ok(()) => Ok(sum),
             Err(error) => {
                 free(ops, &[sum]);

@@ -72,16 +72,16 @@ impl ResNetStages {
         downsample_first: &[bool],
     ) -> Result<Self, BlockError> {
         if layers.is_empty() || layers.contains(&0) {
-            let reason = format!("stages of {layers:?} blocks: at least one stage of at least one is expected");
+            let reason =
+                format!("stages of {layers:?} blocks: at least one stage of at least one is expected");
             return Err(BlockError::weights(NETWORK, reason));
         }
         if !downsample_first.is_empty() && downsample_first.len() != layers.len() {
             let reason = format!("{} flags for {} stages", downsample_first.len(), layers.len());
             return Err(BlockError::weights(NETWORK, reason));
         }
-        let projects = |stage: usize, block: usize| {
-            block == 0 && downsample_first.get(stage).copied().unwrap_or(true)
-        };
+        let projects =
+            |stage: usize, block: usize| block == 0 && downsample_first.get(stage).copied().unwrap_or(true);
         let block = |stage, block| {
             let (names, projects) = (names(stage, block), projects(stage, block));
             Ok(match kind {
@@ -149,7 +149,10 @@ impl ResNetStages {
         }
         let run = self.run(ops, input, keep, &mut kept, &mut held);
         free(ops, &held);
-        let found: Vec<_> = keep.iter().filter_map(|&stage| kept.get(stage).copied().flatten()).collect();
+        let found: Vec<_> = keep
+            .iter()
+            .filter_map(|&stage| kept.get(stage).copied().flatten())
+            .collect();
         match run {
             Ok(()) => Ok(found),
             Err(error) => {
@@ -168,9 +171,13 @@ impl ResNetStages {
         held: &mut Vec<DeviceTensor>,
     ) -> Result<(), BlockError> {
         let count = self.stages.len();
-        let repeated = keep.iter().enumerate().any(|(i, stage)| keep[..i].contains(stage));
+        let repeated = keep
+            .iter()
+            .enumerate()
+            .any(|(i, stage)| keep[..i].contains(stage));
         let Some(&last) = keep.iter().max().filter(|&&last| last < count && !repeated) else {
-            let reason = format!("outputs of the stages {keep:?} of {count}: at least one is expected, each once");
+            let reason =
+                format!("outputs of the stages {keep:?} of {count}: at least one is expected, each once");
             return Err(BlockError::weights(NETWORK, reason));
         };
         let mut map = *input;

@@ -30,9 +30,7 @@ pub fn segment_reduce_host(
             SegmentOp::Max => values.max_by_key(|&x| key(x)),
             SegmentOp::Min => values.min_by_key(|&x| key(x)),
             SegmentOp::Sum => (ends[0] < ends[1]).then(|| sum() as f32),
-            SegmentOp::Mean => {
-                (ends[0] < ends[1]).then(|| (sum() / (ends[1] - ends[0]) as f64) as f32)
-            }
+            SegmentOp::Mean => (ends[0] < ends[1]).then(|| (sum() / (ends[1] - ends[0]) as f64) as f32),
         };
         found.unwrap_or(empty_value)
     })
@@ -49,5 +47,7 @@ pub fn worker_segments(offsets: &[u32], rows: usize, workers: usize) -> Vec<Rang
         let places: Vec<usize> = (0..segments).collect();
         places.partition_point(|&s| (offsets[s] as usize).min(rows) + s < cost)
     };
-    (0..workers).map(|worker| first(worker)..first(worker + 1)).collect()
+    (0..workers)
+        .map(|worker| first(worker)..first(worker + 1))
+        .collect()
 }

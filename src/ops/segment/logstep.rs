@@ -25,7 +25,9 @@ pub const fn segment_rounds(longest: usize) -> usize {
 #[must_use]
 pub fn segment_shift_tables(ids: &[u32], rounds: usize) -> Vec<Vec<u32>> {
     let shifted = |round: usize, row: usize| {
-        let before = 1_usize.checked_shl(round as u32).and_then(|step| row.checked_sub(step));
+        let before = 1_usize
+            .checked_shl(round as u32)
+            .and_then(|step| row.checked_sub(step));
         before.filter(|&before| ids[before] == ids[row]).unwrap_or(row) as u32
     };
     (0..rounds)
@@ -106,6 +108,8 @@ pub fn logstep_segment_max_host(
         }
     }
     Array2::from_shape_fn((last_rows.len(), rows.ncols()), |(segment, column)| {
-        last.get((last_rows[segment] as usize, column)).copied().unwrap_or(0.0)
+        last.get((last_rows[segment] as usize, column))
+            .copied()
+            .unwrap_or(0.0)
     })
 }

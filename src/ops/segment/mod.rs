@@ -62,7 +62,9 @@ pub enum SegmentError {
         needed: usize,
     },
     /// Segment numbers that are not sorted.
-    #[error("row {position} belongs to segment {value}, behind a row of segment {before}: rows are sorted by segment")]
+    #[error(
+        "row {position} belongs to segment {value}, behind a row of segment {before}: rows are sorted by segment"
+    )]
     Unsorted {
         /// Position of the row.
         position: usize,
@@ -179,11 +181,16 @@ impl SegmentReduce {
             }
         }
         if spec.rows > u32::MAX as usize || spec.segments >= u32::MAX as usize {
-            let reason = format!("{} rows, {} segments: offsets are uint32", spec.rows, spec.segments);
+            let reason = format!(
+                "{} rows, {} segments: offsets are uint32",
+                spec.rows, spec.segments
+            );
             return Err(OpRefusal::invalid(OP, reason));
         }
         if spec.port_rule == PortRule::Accelerator {
-            let SegmentReduceSpec { rows, channels, op, .. } = spec;
+            let SegmentReduceSpec {
+                rows, channels, op, ..
+            } = spec;
             let reason = if !rows.is_multiple_of(TILE) || !channels.is_multiple_of(TILE) {
                 format!("{rows} rows of {channels} channels: both come in multiples of {TILE}")
             } else if op != SegmentOp::Max {

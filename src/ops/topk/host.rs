@@ -10,10 +10,7 @@ use crate::device::TopKOrder;
 /// sorted, ties to the lower position, a NaN as if larger than every number.
 #[must_use]
 pub fn topk_host(scores: &[f32], k: usize, order: TopKOrder) -> Vec<u32> {
-    let ascending = |a: f32, b: f32| {
-        a.partial_cmp(&b)
-            .unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
-    };
+    let ascending = |a: f32, b: f32| a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()));
     let mut positions: Vec<u32> = (0..scores.len() as u32).collect();
     // A stable sort keeps equal scores in the order of their positions.
     positions.sort_by(|&a, &b| {
@@ -104,7 +101,10 @@ pub fn selection_metrics(
     let selected: HashSet<u32> = selected.iter().copied().collect();
     let strong = scores.map(|scores| {
         let pairs = reference.iter().zip(scores);
-        let strong: Vec<u32> = pairs.filter(|&(_, &score)| score >= strong).map(|(&i, _)| i).collect();
+        let strong: Vec<u32> = pairs
+            .filter(|&(_, &score)| score >= strong)
+            .map(|(&i, _)| i)
+            .collect();
         let missed: Vec<u32> = strong.iter().copied().filter(|i| !selected.contains(i)).collect();
         StrongOverlap {
             total: strong.len(),
@@ -139,7 +139,10 @@ pub fn local_max_margins(
         return Err(OpRefusal::invalid(OP, reason));
     }
     if kernel.is_multiple_of(2) {
-        return Err(OpRefusal::invalid(OP, format!("a window of {kernel}: sides are odd")));
+        return Err(OpRefusal::invalid(
+            OP,
+            format!("a window of {kernel}: sides are odd"),
+        ));
     }
     let around = |at: usize, len: usize| at.saturating_sub(kernel / 2)..(at + kernel / 2 + 1).min(len);
     let margin = |&index: &u32| {

@@ -224,15 +224,23 @@ impl TopKSelect {
     ) -> Result<DeviceTensor, OpRefusal> {
         const OP: &str = "class_major_row";
         let Self { cells, classes, .. } = *self;
-        let rows = heat.as_rows().filter(|rows| rows.view.shape[..] == [cells, classes]);
+        let rows = heat
+            .as_rows()
+            .filter(|rows| rows.view.shape[..] == [cells, classes]);
         let rows = rows.ok_or_else(|| {
             let expected = format!("rows at equal distances, [.., {cells}, {classes}]");
             OpRefusal::shape(OP, "the heat", heat.view.shape, expected)
         })?;
         let by_class = rows.view.transpose(&[1, 0]).map_err(OpRefusal::tensor(OP))?;
         let made = ops.make(OP, &[classes, cells], heat.dtype, |ops, row| {
-            ops.copy(&DeviceTensor { view: by_class, ..rows }, row)
-                .map_err(OpRefusal::device(OP))
+            ops.copy(
+                &DeviceTensor {
+                    view: by_class,
+                    ..rows
+                },
+                row,
+            )
+            .map_err(OpRefusal::device(OP))
         })?;
         // A new tensor is dense, so it is one row.
         Ok(made.reshape(&[classes * cells]).unwrap_or(made))

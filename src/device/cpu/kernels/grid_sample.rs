@@ -201,10 +201,14 @@ impl GridSample {
                         (storage.widen)(from, pixel.as_mut_ptr(), pixel.len());
                     }
                     if first {
-                        sums.iter_mut().zip(&*pixel).for_each(|(sum, &v)| *sum = weight * v);
+                        sums.iter_mut()
+                            .zip(&*pixel)
+                            .for_each(|(sum, &v)| *sum = weight * v);
                         first = false;
                     } else {
-                        sums.iter_mut().zip(&*pixel).for_each(|(sum, &v)| *sum += weight * v);
+                        sums.iter_mut()
+                            .zip(&*pixel)
+                            .for_each(|(sum, &v)| *sum += weight * v);
                     }
                 }
             }

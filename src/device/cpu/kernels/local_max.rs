@@ -43,11 +43,7 @@ pub(super) fn prepare(desc: &LocalMaxDesc, ops: &'static Ops) -> Result<Arc<dyn 
     let input = Image::new(OP, "input", &desc.input)?;
     let output = Image::new(OP, "output", &desc.output)?;
     let dtype = storage(OP, &[("input", &desc.input), ("output", &desc.output)])?;
-    same_shape(
-        OP,
-        ("input", &desc.input.view),
-        ("output", &desc.output.view),
-    )?;
+    same_shape(OP, ("input", &desc.input.view), ("output", &desc.output.view))?;
     writes_each_place_once(OP, "output", &desc.output)?;
     let kernel = desc.kernel;
     ensure(kernel % 2 == 1 && kernel <= MAX_KERNEL, OP, || {
@@ -61,7 +57,10 @@ pub(super) fn prepare(desc: &LocalMaxDesc, ops: &'static Ops) -> Result<Arc<dyn 
             .is_some_and(|bytes| bytes <= MAX_SCRATCH)
     });
     let row = row.ok_or_else(|| {
-        super::check::invalid(OP, format!("{kernel} rows of {} are too large to hold", desc.input.view.shape))
+        super::check::invalid(
+            OP,
+            format!("{kernel} rows of {} are too large to hold", desc.input.view.shape),
+        )
     })?;
     let margin = kernel / 2;
     let inside = |x: usize| x >= margin && x + margin < input.w;
@@ -140,7 +139,8 @@ impl LocalMax {
     /// As [`Kernel::run`]; the row exists.
     unsafe fn row(&self, buffers: &[BufferRef], row: usize, scratch: &mut [u8]) {
         let len = self.row_len();
-        let (keep, rows) = scratch[..(self.kernel + 1) * len * size_of::<f32>()].split_at_mut(len * size_of::<u32>());
+        let (keep, rows) =
+            scratch[..(self.kernel + 1) * len * size_of::<f32>()].split_at_mut(len * size_of::<u32>());
         let (keep, rows): (&mut [u32], &mut [f32]) =
             (bytemuck::cast_slice_mut(keep), bytemuck::cast_slice_mut(rows));
         let margin = self.kernel / 2;

@@ -71,10 +71,7 @@ pub(super) fn prepare(desc: &SegmentReduceDesc, ops: &'static Ops) -> Result<Arc
         columns: from[1],
         segments: to[0],
         input: matrix(&desc.rows.view),
-        offsets: (
-            desc.offsets.view.offset as isize,
-            desc.offsets.view.strides[0],
-        ),
+        offsets: (desc.offsets.view.offset as isize, desc.offsets.view.strides[0]),
         output: matrix(&desc.output.view),
         kind: desc.kind,
         empty: desc.empty.get(),
@@ -96,11 +93,7 @@ impl SegmentReduce {
     unsafe fn offset(&self, buffers: &[BufferRef], at: usize) -> usize {
         let (first, step) = self.offsets;
         // SAFETY: there are `segments + 1` offsets. Read once: what is compared is what is used.
-        let offset = unsafe {
-            buffers[1]
-                .at::<u32>(first + at as isize * step)
-                .read_volatile()
-        };
+        let offset = unsafe { buffers[1].at::<u32>(first + at as isize * step).read_volatile() };
         (offset as usize).min(self.rows)
     }
 
@@ -124,7 +117,13 @@ impl SegmentReduce {
 
     /// # Safety
     /// As [`Kernel::run`]; the segments exist.
-    unsafe fn reduce(&self, buffers: &[BufferRef], segments: Range<usize>, sums: &mut [f32], row: &mut [f32]) {
+    unsafe fn reduce(
+        &self,
+        buffers: &[BufferRef],
+        segments: Range<usize>,
+        sums: &mut [f32],
+        row: &mut [f32],
+    ) {
         let ((in_first, in_steps), (out_first, out_steps)) = (self.input, self.output);
         for segment in segments {
             // SAFETY: the caller's contract; rows are below their number.

@@ -283,10 +283,15 @@ impl<T: Ranked> Kernel for TopK<T> {
         if self.k == 0 {
             return;
         }
-        share(pool, self.lines.count(), self.len.div_ceil(2), &|lines, scratch| {
-            // SAFETY: the caller's contract; different lines are written to different places.
-            unsafe { self.lines(buffers, lines, scratch) };
-        });
+        share(
+            pool,
+            self.lines.count(),
+            self.len.div_ceil(2),
+            &|lines, scratch| {
+                // SAFETY: the caller's contract; different lines are written to different places.
+                unsafe { self.lines(buffers, lines, scratch) };
+            },
+        );
     }
 }
 
