@@ -510,7 +510,7 @@ fn a_selection_chain_runs_as_one_trace() {
         let (y, x) = (i / classes / side[1], i / classes % side[1]);
         (1..side[0] - 1).contains(&y) && (1..side[1] - 1).contains(&x)
     };
-    let rounded = |i: usize| bf16::from_f64(1.0 / (1.0 + (-f64::from(logits[i])).exp()));
+    let rounded = |i: usize| bf16::from_f32((1.0 / (1.0 + (-f64::from(logits[i])).exp())) as f32);
     let best = (0..logits.len())
         .filter(interior)
         .map(rounded)

@@ -145,7 +145,7 @@ fn every_reduction_follows_its_definition_in_both_types() {
                     assert!((f64::from(twin) - exact).abs() <= 1e-6 * exact.abs().max(1.0));
                     let rounded = match output {
                         DType::F32 => f64::from(exact as f32),
-                        _ => bf16::from_f64(exact).to_f64(),
+                        _ => bf16::from_f32(exact as f32).to_f64(),
                     };
                     match op {
                         SegmentOp::Max | SegmentOp::Min => assert_eq!(found, rounded),

@@ -145,7 +145,7 @@ fn segments_of_any_view_are_reduced_and_nothing_else_is_written() {
             let best = best.unwrap_or(-3.0);
             expected[element(&output.view, &[segment, column])] = match dtypes[1] {
                 DType::F32 => best,
-                _ => half::bf16::from_f64(best).to_f64(),
+                _ => half::bf16::from_f32(best as f32).to_f64(),
             };
         }
         assert_eq!(found, expected, "round {round}: {op:?}");
