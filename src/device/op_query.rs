@@ -113,9 +113,10 @@ pub enum SampleWeights {
 /// pixel is `((g + 1) size - 1) / 2`, computed as `g * (size / 2) + (size - 1) / 2` in fp32, or `(g + 1) / 2 (size - 1)`
 /// with aligned corners.
 ///
-/// Bilinear: `out = ((nw v_nw + ne v_ne) + sw v_sw) + se v_se` in fp32, each step rounded, neighbours outside left out;
-/// the weights are products of the fractions of `x` and `y`. A place that is NaN or infinite counts as outside. Bound
-/// buffers: input, grid, output.
+/// Bilinear: `out = ((nw v_nw + ne v_ne) + sw v_sw) + se v_se` in fp32, each step rounded, neighbours outside or of weight 0
+/// left out;
+/// the weights are products of the fractions of `x` and `y`. A place that is NaN gives zeros, and so does an infinite one
+/// unless the border lies outside. Bound buffers: input, grid, output.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct GridSampleDesc {
     /// Maps `[N, C, H, W]`, fp32 or bf16, channel stride 1.

@@ -13,5 +13,6 @@ mod matrix_engine;
 mod moves;
 mod normalisation;
 mod pillars;
+mod queries;
 mod reductions;
 mod refusals;
