@@ -19,6 +19,8 @@ pub mod fault;
 mod faulty;
 mod ids;
 mod op;
+mod op_matrix;
+mod op_query;
 mod random;
 pub mod sim;
 mod slot;
@@ -44,7 +46,12 @@ pub use faulty::{FaultDevice, InjectedFaults};
 pub use ids::{BufferId, Cq, EventId, ProgramId, TraceId};
 pub use op::{
     Activation, BinaryKind, Conv2dDesc, DenseLayer, Geometry2d, OpDesc, Operand, PillarsDesc, Pool2dDesc,
-    PoolKind, Scalar, WeightDesc,
+    PoolKind, Scalar, TapTable, WeightDesc,
+};
+pub use op_matrix::{LayerNormDesc, MatMulDesc, ReduceDesc, ReduceKind};
+pub use op_query::{
+    GridSampleDesc, LocalMaxDesc, OutsidePixels, SampleWeights, Sampling, SegmentOp, SegmentReduceDesc,
+    SplitIndexDesc, TopKDesc, TopKOrder, Unpooled,
 };
 pub use sim::{OnRace, Race, SimConfig, SimCosts, SimDevice};
 pub use slot::{HostSlot, SlotError};

@@ -13,6 +13,9 @@
 //! - `geometry`, `conv`, `conv_dense`, `conv_depthwise`, `pack`: convolution
 //! - `pillars`: the feature net of pillars, made of the convolution's tiles
 //! - `pooling`, `softmax`, `elementwise`, `copy`, `indexed`, `gather_rows`: the other operations
+//! - `select`, `pick`, `resize_taps`: choice by a condition, moves by an index on the device, resizing by weights
+//! - `matmul`, `layer_norm`, `reduce`, and `rows`, the functions of rows that they share
+//! - `topk`, `split_index`, `local_max`, `grid_sample`, `segment`: selections and samplings
 //! - `nest`: loops over strided views
 
 mod check;
@@ -24,19 +27,31 @@ mod elementwise;
 mod formula;
 mod gather_rows;
 mod geometry;
+mod grid_sample;
 mod indexed;
 mod lanes;
+mod layer_norm;
+mod local_max;
+mod matmul;
 mod nest;
 mod ops;
 mod pack;
+mod pick;
 mod pillars;
 mod pooling;
+mod reduce;
+mod resize_taps;
+mod rows;
+mod segment;
+mod select;
 #[cfg(target_arch = "x86_64")]
 mod simd_avx2;
 #[cfg(target_arch = "x86_64")]
 mod simd_avx512;
 mod softmax;
+mod split_index;
 mod tile;
+mod topk;
 
 use std::fmt;
 use std::sync::Arc;
@@ -122,5 +137,38 @@ pub fn prepare(op: &OpDesc, isa: Isa) -> Result<Arc<dyn Kernel>, DeviceError> {
         } => indexed::prepare_gather(src, dst, *axis, indices)?,
         OpDesc::GatherRows { table, index, dst } => gather_rows::prepare(table, index, dst)?,
         OpDesc::Pillars(desc) => pillars::prepare(desc, ops)?,
+        OpDesc::Select {
+            condition,
+            yes,
+            no,
+            dst,
+        } => select::prepare([condition, yes, no, dst], ops)?,
+        OpDesc::GatherElements {
+            src,
+            index,
+            dst,
+            axis,
+        } => pick::prepare_gather(src, index, dst, *axis)?,
+        OpDesc::ScatterElements {
+            updates,
+            index,
+            dst,
+            axis,
+            combine,
+        } => pick::prepare_scatter([updates, index, dst], *axis, *combine, ops)?,
+        OpDesc::ResizeTaps {
+            src,
+            dst,
+            rows,
+            columns,
+        } => resize_taps::prepare(src, dst, [rows, columns], ops)?,
+        OpDesc::MatMul(desc) => matmul::prepare(desc, ops, rows::for_isa(isa))?,
+        OpDesc::LayerNorm(desc) => layer_norm::prepare(desc, ops, rows::for_isa(isa))?,
+        OpDesc::Reduce(desc) => reduce::prepare(desc, ops, rows::for_isa(isa))?,
+        OpDesc::TopK(desc) => topk::prepare(desc)?,
+        OpDesc::SplitIndex(desc) => split_index::prepare(desc)?,
+        OpDesc::LocalMax(desc) => local_max::prepare(desc, ops)?,
+        OpDesc::GridSample(desc) => grid_sample::prepare(desc, ops)?,
+        OpDesc::SegmentReduce(desc) => segment::prepare(desc, ops)?,
     })
 }
