@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
-use super::{OpDesc, Operand, PillarsDesc};
+use super::{Geometry2d, OpDesc, Operand, PillarsDesc};
 use crate::tensor::{DType, View};
 
 /// Arithmetic and memory traffic of an operation.
@@ -36,8 +36,8 @@ impl OpDesc {
     /// What the operation costs.
     #[must_use]
     pub fn cost(&self) -> OpCost {
-        let (inputs, output) = self.operands();
-        let tensors: u64 = inputs.iter().map(|operand| touched_bytes(operand)).sum();
+        let Operands { reads, writes } = self.operands();
+        let bytes = |operands: &[&Operand]| operands.iter().map(|operand| touched_bytes(operand)).sum();
         OpCost {
             flop: self.flop(),
             read_bytes: match self {
@@ -49,59 +49,52 @@ impl OpDesc {
                 } => picked_bytes(src, &[(*axis, &**indices)]),
                 // Which rows, the data say: as many as are asked for.
                 Self::GatherRows { index, dst, .. } => touched_bytes(index) + touched_bytes(dst),
-                _ => tensors + self.weight_bytes(),
+                _ => bytes(&reads) + self.weight_bytes(),
             },
-            written_bytes: touched_bytes(output),
+            written_bytes: bytes(&writes),
         }
     }
 
     /// The operation with its shapes, for reports: `conv2d 3x3/2 [1, 64, 104, 104] -> [1, 128, 52, 52] bfloat16`.
     #[must_use]
     pub fn summary(&self) -> String {
-        let (inputs, output) = self.operands();
         let window = match self {
             Self::Conv2d(desc) => {
-                let [rows, columns] = desc.geometry.kernel;
                 let groups = match desc.groups {
                     1 => String::new(),
                     groups => format!(" in {groups} groups"),
                 };
-                format!(" {rows}x{columns}/{}{groups}", desc.geometry.stride[0])
+                format!("{}{groups}", window_text(&desc.geometry))
             }
-            Self::Pool2d(desc) => {
-                let [rows, columns] = desc.geometry.kernel;
-                format!(" {rows}x{columns}/{}", desc.geometry.stride[0])
-            }
+            Self::Pool2d(desc) => window_text(&desc.geometry),
             _ => String::new(),
         };
-        let source = match inputs.first() {
-            Some(input) => format!(" {} ->", input.view.shape),
-            None => String::new(),
-        };
-        format!(
-            "{}{window}{source} {} {}",
-            self.name(),
-            output.view.shape,
-            output.dtype
-        )
+        let Operands { reads, writes } = self.operands();
+        let source = reads
+            .first()
+            .map_or_else(String::new, |read| format!(" {} ->", read.view.shape));
+        let result = writes.first().map_or_else(String::new, |write| {
+            format!(" {} {}", write.view.shape, write.dtype)
+        });
+        format!("{}{window}{source}{result}", self.name())
     }
 
-    /// Tensors read, in the order of the bound buffers without weights, and the tensor written.
-    fn operands(&self) -> (SmallVec<[&Operand; 3]>, &Operand) {
+    fn operands(&self) -> Operands<'_> {
         match self {
+            Self::Fill { dst, .. } => Operands::new([], [dst]),
             Self::Copy { src, dst }
             | Self::Gather { src, dst, .. }
-            | Self::ResizeNearest { src, dst, .. } => (smallvec![src], dst),
-            Self::Unary { src, dst, .. } | Self::Softmax { src, dst, .. } => (smallvec![src], dst),
-            Self::Fill { dst, .. } => (SmallVec::new(), dst),
-            Self::Binary { lhs, rhs, dst, .. } => (smallvec![lhs, rhs], dst),
-            Self::GatherRows { table, index, dst } => (smallvec![table, index], dst),
+            | Self::ResizeNearest { src, dst, .. }
+            | Self::Unary { src, dst, .. }
+            | Self::Softmax { src, dst, .. } => Operands::new([src], [dst]),
+            Self::Binary { lhs, rhs, dst, .. } => Operands::new([lhs, rhs], [dst]),
+            Self::GatherRows { table, index, dst } => Operands::new([table, index], [dst]),
             Self::Conv2d(desc) => {
-                let inputs = std::iter::once(&desc.input).chain(&desc.residual);
-                (inputs.collect(), &desc.output)
+                let reads = std::iter::once(&desc.input).chain(&desc.residual);
+                Operands::new(reads, [&desc.output])
             }
-            Self::Pool2d(desc) => (smallvec![&desc.input], &desc.output),
-            Self::Pillars(desc) => (smallvec![&desc.points], &desc.output),
+            Self::Pool2d(desc) => Operands::new([&desc.input], [&desc.output]),
+            Self::Pillars(desc) => Operands::new([&desc.points], [&desc.output]),
         }
     }
 
@@ -154,6 +147,29 @@ impl OpDesc {
     }
 }
 
+/// The tensors of an operation without its weights, in the order of its bound buffers.
+struct Operands<'a> {
+    reads: SmallVec<[&'a Operand; 4]>,
+    writes: SmallVec<[&'a Operand; 2]>,
+}
+
+impl<'a> Operands<'a> {
+    fn new(
+        reads: impl IntoIterator<Item = &'a Operand>,
+        writes: impl IntoIterator<Item = &'a Operand>,
+    ) -> Self {
+        Self {
+            reads: reads.into_iter().collect(),
+            writes: writes.into_iter().collect(),
+        }
+    }
+}
+
+fn window_text(geometry: &Geometry2d) -> String {
+    let [rows, columns] = geometry.kernel;
+    format!(" {rows}x{columns}/{}", geometry.stride[0])
+}
+
 /// The first layer for every point; the second, where there is one, for every point and for every pillar's maximum.
 fn pillars_flop(desc: &PillarsDesc) -> u64 {
     let [pillars, points, features] = [0, 1, 2].map(|axis| desc.points.view.shape[axis] as u64);
@@ -199,7 +215,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
-    use crate::device::{Activation, BinaryKind, Conv2dDesc, Geometry2d, Pool2dDesc, PoolKind, Scalar};
+    use crate::device::{Activation, BinaryKind, Conv2dDesc, Pool2dDesc, PoolKind, Scalar};
     use crate::tensor::Shape;
 
     fn operand(dims: &[usize], dtype: DType) -> Operand {
