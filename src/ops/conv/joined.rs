@@ -102,7 +102,9 @@ pub fn concat_channels(ops: &mut OpContext<'_>, maps: &[DeviceTensor]) -> Result
         let dims = match map.view.shape[..] {
             [n, c, h, w] if pixels.is_none_or(|pixels| pixels == [n, h, w]) => [n, c, h, w],
             _ => {
-                let [n, h, w] = pixels.map_or(["N", "H", "W"].map(String::from), |p| p.map(|size| size.to_string()));
+                let [n, h, w] = pixels.map_or(["N", "H", "W"].map(String::from), |p| {
+                    p.map(|size| size.to_string())
+                });
                 let expected = format!("[{n}, C, {h}, {w}]");
                 return Err(LayerError::shape(LAYER, "a map", map.view.shape, expected));
             }
