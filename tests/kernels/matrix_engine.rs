@@ -241,7 +241,7 @@ impl Case {
 fn every_arithmetic_has_the_bits_of_its_definition() {
     let mut r = Random(61);
     let mut fidelities = [0; 4];
-    for _ in 0..120 {
+    for _ in 0..80 {
         let case = Case::random(&mut r);
         fidelities[case.math.fidelity as usize] += 1;
         let output = run_everywhere(&OpDesc::Conv2d(case.desc.clone()), 2, |isa| case.buffers(isa));
