@@ -8,6 +8,7 @@ use sensorium::device::{
     Activation, BinaryKind, Conv2dDesc, OpDesc, Operand, PillarsDesc, Pool2dDesc, PoolKind, ReduceKind,
 };
 use sensorium::models::{DensePlan, LoweredGraph, Slot, Step, WeightPlan};
+use sensorium::precision::Math;
 use sensorium::tensor::{DType, View};
 
 /// Runs a graph on inputs given element by element in the order of their buffers; the outputs come back
@@ -268,6 +269,7 @@ impl Memory {
     }
 
     fn conv(&mut self, graph: &LoweredGraph, desc: &Conv2dDesc, slots: &[Slot]) {
+        assert_eq!(desc.math, Math::Native, "no reference");
         let Slot::Weight(index) = slots[1] else {
             panic!("weights expected")
         };
