@@ -30,7 +30,7 @@ pub use backends::{
     Backend, BackendKind, Backends, DeviceChoice, OpenError, OpenedDevice, UnknownBackend, describe,
 };
 pub use config::{
-    ARENA_MIB, ConfigError, DeviceConfig, DeviceLayer, ENVIRONMENT_PREFIX, QUEUES, SPIN_US, THREADS,
+    ARENA_MIB, Bf16Sums, ConfigError, DeviceConfig, DeviceLayer, ENVIRONMENT_PREFIX, QUEUES, SPIN_US, THREADS,
     TRACE_REGION_MIB, Threads,
 };
 pub(crate) use contract::moment_after;

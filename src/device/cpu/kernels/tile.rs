@@ -1,7 +1,7 @@
 //! The inner loops of convolution and pooling, generic over the vector type.
 
 use super::formula::{Function, with_activation};
-use super::lanes::{Lanes, Storage};
+use super::lanes::{Lanes, Storage, prefetch};
 use crate::device::{Activation, PoolKind};
 
 /// Where one tap of a window lies for neighbouring output pixels: `base`, `base + step`, and so on. A tap
@@ -28,6 +28,10 @@ macro_rules! for_pixels {
     };
 }
 pub(super) use for_pixels;
+
+/// Rows of a panel between the one that is multiplied and the one that is asked for: the processor itself asks ahead
+/// only within a page.
+const AHEAD: usize = 24;
 
 /// Dense tile: `MR <= 14` output pixels, `NV` vectors of output channels.
 ///
@@ -64,6 +68,7 @@ pub(super) unsafe fn dense<V: Lanes, const MR: usize, const NV: usize>(
             for _ in 0..cin {
                 for v in 0..NV {
                     w[v] = V::load(weights.add(v * V::N));
+                    prefetch(weights.wrapping_add(AHEAD * width + v * V::N).cast(), 1);
                 }
                 for_pixels!(MR, p => {
                     let row = match p / 5 {
