@@ -4,6 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::precision::Math;
 use crate::tensor::{DType, View};
 
 /// A constant inside an [`OpDesc`], compared and hashed by its bits.
@@ -112,8 +113,9 @@ pub struct Geometry2d {
 
 /// A 2-D convolution over logical `[N, C, H, W]` operands whose channel stride is 1 (channels-last), with
 /// bias, activation and an optional residual that is added after the activation:
-/// `out = act(conv(input, weight) + bias) (+ residual)`. Output and residual have one type, fp32 or the input's. Bound buffers: input, prepared weights, output and,
-/// if present, residual. Accumulation is fp32 in the order of taps (rows, columns), then input channels.
+/// `out = act(conv(input, weight) + bias) (+ residual)`. Output and residual have one type, fp32 or the input's. Bound
+/// buffers: input, prepared weights, output and, if present, residual. The order of summing is that of taps (rows,
+/// columns), then input channels; under [`Math::Native`] it happens in fp32.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Conv2dDesc {
     /// Input, `[N, Cin, H, W]`.
@@ -128,6 +130,8 @@ pub struct Conv2dDesc {
     pub groups: usize,
     /// Applied to the sum before the residual.
     pub activation: Activation,
+    /// How products are summed.
+    pub math: Math,
 }
 
 /// How a pooling window is reduced.
@@ -319,8 +323,10 @@ impl OpDesc {
 /// Constant operands that a device stores in a form of its own.
 #[derive(Debug, Clone)]
 pub enum WeightDesc<'a> {
-    /// Weights `[Cout, Cin / groups, KH, KW]` (row-major) and bias `[Cout]` of a convolution. Where the
-    /// description stores bf16, weights are rounded to bf16 once (nearest even); the bias stays fp32.
+    /// Weights `[Cout, Cin / groups, KH, KW]` (row-major) and bias `[Cout]` of a convolution. Under [`Math::Native`],
+    /// where the description stores bf16, weights are rounded to bf16 once (nearest even) and the bias stays fp32;
+    /// under [`Math::Matrix`] weights are rounded to the format that it names, whatever the storage, and the bias to
+    /// bf16 unless that format is fp32.
     Conv2d {
         /// The convolution that will use them.
         desc: &'a Conv2dDesc,

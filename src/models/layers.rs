@@ -13,6 +13,7 @@ use super::block_error::BlockError;
 use super::transposed::{self, Axis, Phase};
 use crate::device::{Activation, BufferClass, BufferId, Conv2dDesc, Device, Geometry2d, OpDesc, WeightDesc};
 use crate::ops::{DeviceTensor, OpContext};
+use crate::precision::Math;
 use crate::tensor::{DType, Shape, TensorSpec, View};
 
 /// Whether a layer shrinks or enlarges its input.
@@ -312,6 +313,7 @@ impl ConvLayer {
             geometry,
             groups: 1,
             activation,
+            math: Math::Native,
         };
         if spec.kind == ConvKind::Conv {
             let geometry = Geometry2d {

@@ -1,11 +1,18 @@
 //! Checked launches of single operations on device tensors, and the way of host data to them.
 //!
-//! May be called by every room below it; calls `device` and `tensor`.
+//! May be called by every room below it; calls `device`, `precision` and `tensor`.
 
+pub mod conv;
+mod interpolation;
+mod resize2d;
 mod staging;
 mod typecast;
+mod upsample;
 
+pub use interpolation::{Interpolation, InterpolationError, interp_matrix, resize_matrices};
+pub use resize2d::{Resize2d, Resize2dSpec};
 pub use staging::{HostStaging, StagingError};
+pub use upsample::upsample_nearest;
 
 use std::time::Duration;
 

@@ -132,6 +132,7 @@ fn every_operand_of_every_operation_is_watched() {
         Activation, BinaryKind, Conv2dDesc, DenseLayer, Geometry2d, PillarsDesc, Pool2dDesc, PoolKind,
         Scalar, WeightDesc,
     };
+    use sensorium::precision::Math;
     let image = Operand {
         dtype: DType::F32,
         view: View::channels_last([1, 1, N, 1], 1, 0).unwrap(),
@@ -149,6 +150,7 @@ fn every_operand_of_every_operation_is_watched() {
         geometry,
         groups: 1,
         activation: Activation::Identity,
+        math: Math::Native,
     };
     let (src, dst) = (vector(), vector());
     let shaped = |dims: &[usize]| Operand {

@@ -27,6 +27,7 @@ macro_rules! for_pixels {
         )*
     };
 }
+pub(super) use for_pixels;
 
 /// Dense tile: `MR <= 14` output pixels, `NV` vectors of output channels.
 ///
@@ -229,6 +230,15 @@ pub(super) unsafe fn finish<V: Lanes, S: Storage>(tile: &Finish) {
 unsafe fn finish_rows<V: Lanes, S: Storage, F: Function>(tile: &Finish, f: F) {
     let whole = tile.channels - tile.channels % V::N;
     let rest = tile.channels - whole;
+    // SAFETY: the caller's contract.
+    unsafe {
+        match (rest, whole / V::N, tile.residual.is_null()) {
+            (0, 1, true) => return whole_rows::<V, S, F, 1, false>(tile, f),
+            (0, 2, true) => return whole_rows::<V, S, F, 2, false>(tile, f),
+            (0, 2, false) => return whole_rows::<V, S, F, 2, true>(tile, f),
+            _ => {}
+        }
+    }
     // SAFETY: every address lies inside what the caller of `finish` promises; a residual pointer is only
     // moved, never read, while it is null.
     unsafe {
@@ -254,6 +264,39 @@ unsafe fn finish_rows<V: Lanes, S: Storage, F: Function>(tile: &Finish, f: F) {
                 S::store_first(y, out.add(whole), rest);
             }
         }
+    }
+}
+
+/// Rows of `NV` whole vectors.
+///
+/// # Safety
+/// As [`finish`].
+#[expect(clippy::needless_range_loop, reason = "vectors are an index of the formula")]
+#[inline(always)]
+unsafe fn whole_rows<V: Lanes, S: Storage, F: Function, const NV: usize, const RESIDUAL: bool>(
+    tile: &Finish,
+    f: F,
+) {
+    let mut sums = tile.sums;
+    let mut out = tile.out.cast::<S>();
+    let mut residual = tile.residual.cast::<S>();
+    for _ in 0..tile.rows {
+        // SAFETY: every address lies inside what the caller of `finish` promises.
+        unsafe {
+            let mut y = [V::splat(0.0); NV];
+            for v in 0..NV {
+                y[v] = f.apply(V::load(sums.add(v * V::N)));
+            }
+            for v in 0..NV {
+                if RESIDUAL {
+                    y[v] = y[v].add(S::load(residual.add(v * V::N)));
+                }
+                S::store(y[v], out.add(v * V::N));
+            }
+        }
+        sums = sums.wrapping_add(tile.sum_step);
+        out = out.wrapping_offset(tile.out_step);
+        residual = residual.wrapping_offset(tile.residual_step);
     }
 }
 
