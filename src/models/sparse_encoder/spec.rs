@@ -92,6 +92,12 @@ impl SparseConvSpec {
         &self.name
     }
 
+    /// Name of the gather index that it reads.
+    #[must_use]
+    pub fn index(&self) -> &str {
+        &self.index
+    }
+
     /// Input channels.
     #[must_use]
     pub const fn inputs(&self) -> usize {
