@@ -8,6 +8,7 @@ use sensorium::device::cpu::pool::ComputePool;
 use sensorium::device::{
     Activation, Conv2dDesc, Geometry2d, OpDesc, Operand, Pool2dDesc, PoolKind, WeightDesc,
 };
+use sensorium::precision::Math;
 use sensorium::tensor::{DType, HostTensor, TensorSpec, View};
 
 /// A kernel with buffers to run on.
@@ -71,6 +72,7 @@ fn conv(
         },
         groups,
         activation: Activation::Silu,
+        math: Math::Native,
     };
     let weight = vec![0.01; cout * cin / groups * kernel * kernel];
     let weights = WeightDesc::Conv2d {

@@ -11,6 +11,7 @@
 //! - [`numeric`]: number formats and their exact conversions
 //! - [`tensor`]: data types, shapes, strided views, host tensors
 //! - [`outputs`]: plain result types such as [`outputs::Detections2D`]
+//! - [`precision`]: fidelity and storage of matrix arithmetic, policies by module, knobs
 //! - [`device`]: the [`device::Device`] contract, the CPU device that keeps it, and a simulator that finds missing waits
 //! - [`ops`]: checked builders that turn tensor operations into device programs
 //! - [`trace`]: [`trace::TraceRunner`]: warm-up, capture and replay on one or two command queues
@@ -38,6 +39,7 @@ pub mod ops;
 pub mod outputs;
 pub mod perception;
 pub mod pipeline;
+pub mod precision;
 pub mod runtime;
 pub mod telemetry;
 pub mod tensor;

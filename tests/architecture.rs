@@ -4,10 +4,11 @@
 use std::path::{Path, PathBuf};
 
 /// The rooms, lowest first. A room may import only rooms before it.
-const ROOMS: [&str; 17] = [
+const ROOMS: [&str; 18] = [
     "numeric",
     "tensor",
     "outputs",
+    "precision",
     "device",
     "ops",
     "trace",

@@ -12,6 +12,7 @@ use sensorium::device::{
     WeightDesc,
 };
 use sensorium::ops::DeviceTensor;
+use sensorium::precision::Math;
 use sensorium::tensor::{DType, TensorSpec, View};
 use sensorium::trace::{BankOptions, Select, StateOptions, StreamBanks, TraceOptions, TraceRunner};
 
@@ -44,6 +45,7 @@ fn upload_switch_of_streams_replay_and_read_allocate_nothing() {
         },
         groups: 1,
         activation: Activation::Silu,
+        math: Math::Native,
     };
     let weight = vec![0.01_f32; CHANNELS * CHANNELS * 9];
     let weights = device

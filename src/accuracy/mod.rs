@@ -7,11 +7,15 @@
 
 mod average_precision;
 mod boxes;
+pub mod compare;
 mod errors;
 mod evaluate;
+mod files;
+pub mod gates;
 mod image_lines;
 mod lines;
 mod matching;
+pub mod metrics;
 
 pub use average_precision::{PrecisionRecall, interpolate};
 pub use boxes::{BoxAccuracy, ImageBoxes, LabelledBox, evaluate_boxes};

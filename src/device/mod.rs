@@ -6,12 +6,13 @@
 //! reference for other backends. [`SimDevice`] runs the same kernels in virtual time and finds the waits that
 //! a protocol lacks. [`FaultDevice`] injects faults into any of them.
 //!
-//! May be called by every room below it; calls `numeric` and `tensor`.
+//! May be called by every room below it; calls `numeric`, `tensor` and `precision`.
 
 mod backends;
 mod config;
 pub mod conformance;
 mod contract;
+mod cost;
 pub mod cpu;
 mod error;
 pub mod fault;
@@ -33,16 +34,18 @@ pub use config::{
 };
 pub(crate) use contract::moment_after;
 pub use contract::{
-    BufferClass, CaptureKind, Device, DeviceCaps, DeviceHealth, DeviceMemory, MissPolicy, UnsafeLive,
+    BufferClass, CaptureKind, Device, DeviceCaps, DeviceHealth, DeviceMemory, LaunchTime, MissPolicy,
+    UnsafeLive,
 };
+pub use cost::OpCost;
 pub use cpu::{CpuConfig, CpuDevice};
 pub use error::DeviceError;
 pub use fault::{Fault, FaultAt, FaultCall, FaultKind, FaultPlan};
 pub use faulty::{FaultDevice, InjectedFaults};
 pub use ids::{BufferId, Cq, EventId, ProgramId, TraceId};
 pub use op::{
-    Activation, BinaryKind, Conv2dDesc, DenseLayer, Geometry2d, OpDesc, Operand, PillarsDesc, Pool2dDesc,
-    PoolKind, Scalar, WeightDesc,
+    Activation, BinaryKind, Conv2dDesc, DenseLayer, GatherConvDesc, Geometry2d, OpDesc, Operand, PillarsDesc,
+    Pool2dDesc, PoolKind, Scalar, WeightDesc,
 };
 pub use op_query::{
     GridSampleDesc, LocalMaxDesc, OutsidePixels, SampleWeights, Sampling, SegmentOp, SegmentReduceDesc,

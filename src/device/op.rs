@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::op_query::{GridSampleDesc, LocalMaxDesc, SegmentReduceDesc, SplitIndexDesc, TopKDesc};
+use crate::precision::Math;
 use crate::tensor::{DType, View};
 
 /// A constant inside an [`OpDesc`], compared and hashed by its bits.
@@ -113,8 +114,9 @@ pub struct Geometry2d {
 
 /// A 2-D convolution over logical `[N, C, H, W]` operands whose channel stride is 1 (channels-last), with
 /// bias, activation and an optional residual that is added after the activation:
-/// `out = act(conv(input, weight) + bias) (+ residual)`. Output and residual have one type, fp32 or the input's. Bound buffers: input, prepared weights, output and,
-/// if present, residual. Accumulation is fp32 in the order of taps (rows, columns), then input channels.
+/// `out = act(conv(input, weight) + bias) (+ residual)`. Output and residual have one type, fp32 or the input's. Bound
+/// buffers: input, prepared weights, output and, if present, residual. The order of summing is that of taps (rows,
+/// columns), then input channels; under [`Math::Native`] it happens in fp32.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Conv2dDesc {
     /// Input, `[N, Cin, H, W]`.
@@ -129,6 +131,8 @@ pub struct Conv2dDesc {
     pub groups: usize,
     /// Applied to the sum before the residual.
     pub activation: Activation,
+    /// How products are summed.
+    pub math: Math,
 }
 
 /// How a pooling window is reduced.
@@ -174,6 +178,31 @@ pub struct PillarsDesc {
     pub output: Operand,
     /// Outputs of the first layer where there are two.
     pub hidden: Option<usize>,
+}
+
+/// A sparse convolution in gather form: `out[o] = act(bias + sum_k table[index[o, k]] W[k] (+ residual[o]))`. An entry of
+/// the index that the table does not have, such as a sentinel, contributes nothing, and nothing outside the table is
+/// read, whatever the buffer holds.
+///
+/// All arithmetic is fp32, weights included, whatever the storage: one chain of fused multiply-adds an output, which
+/// starts at the bias and takes the taps that are there in order, then input channels; then residual and activation.
+///
+/// Bound buffers: table, index, prepared weights, residual if present, output if present, then the terms.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct GatherConvDesc {
+    /// Rows of the input, `[V, Cin]`, fp32 or bf16, channel stride 1.
+    pub table: Operand,
+    /// Row of each tap, `[rows, K]`, uint32.
+    pub index: Operand,
+    /// Added before the activation, `[rows, Cout]`, fp32 or bf16, channel stride 1.
+    pub residual: Option<Operand>,
+    /// The result, `[rows, Cout]`, fp32, channel stride 1.
+    pub output: Option<Operand>,
+    /// The result as the sum of at most two bf16 values, `[rows, Cout]` each, channel stride 1: the result rounded, and
+    /// what the rounding left, rounded. There is an output, a term, or both.
+    pub terms: Vec<Operand>,
+    /// Applied last.
+    pub activation: Activation,
 }
 
 /// What one program computes. Shapes, strides, types and constants are part of the description; buffers are
@@ -267,6 +296,8 @@ pub enum OpDesc {
     },
     /// Feature net of pillars. Buffers: points, weights, output.
     Pillars(PillarsDesc),
+    /// Sparse convolution. Buffers: table, index, weights, residual if present, output if present, terms.
+    GatherConv(GatherConvDesc),
     /// First elements of an order. Buffers: source, values, indices.
     TopK(TopKDesc),
     /// Positions taken apart into row and place. Buffers: index, major, minor.
@@ -295,6 +326,7 @@ impl OpDesc {
             Self::Gather { .. } => "gather",
             Self::GatherRows { .. } => "gather_rows",
             Self::Pillars(_) => "pillars",
+            Self::GatherConv(_) => "gather_conv",
             Self::TopK(_) => "topk",
             Self::SplitIndex(_) => "split_index",
             Self::LocalMax(_) => "local_max",
@@ -307,8 +339,10 @@ impl OpDesc {
 /// Constant operands that a device stores in a form of its own.
 #[derive(Debug, Clone)]
 pub enum WeightDesc<'a> {
-    /// Weights `[Cout, Cin / groups, KH, KW]` (row-major) and bias `[Cout]` of a convolution. Where the
-    /// description stores bf16, weights are rounded to bf16 once (nearest even); the bias stays fp32.
+    /// Weights `[Cout, Cin / groups, KH, KW]` (row-major) and bias `[Cout]` of a convolution. Under [`Math::Native`],
+    /// where the description stores bf16, weights are rounded to bf16 once (nearest even) and the bias stays fp32;
+    /// under [`Math::Matrix`] weights are rounded to the format that it names, whatever the storage, and the bias to
+    /// bf16 unless that format is fp32.
     Conv2d {
         /// The convolution that will use them.
         desc: &'a Conv2dDesc,
@@ -325,6 +359,15 @@ pub enum WeightDesc<'a> {
         first: DenseLayer<'a>,
         /// Second layer, where there is one; its inputs are the first layer's outputs, then their maxima.
         second: Option<DenseLayer<'a>>,
+    },
+    /// Weights and bias of a sparse convolution, fp32 whatever the storage.
+    GatherConv {
+        /// The convolution that will use them.
+        desc: &'a GatherConvDesc,
+        /// `[Cout, K, Cin]`, row-major: the filter `[Cout, k0, k1, k2, Cin]` with its taps in order.
+        weight: &'a [f32],
+        /// One value per output channel; absent means zeros.
+        bias: Option<&'a [f32]>,
     },
 }
 

@@ -32,6 +32,7 @@ mod plan;
 mod resize;
 pub mod resnet;
 pub mod second;
+pub mod sparse_encoder;
 mod survey;
 mod transposed;
 pub mod two_term;

@@ -1,22 +1,29 @@
 //! Checked launches of single operations on device tensors, and the way of host data to them.
 //!
-//! May be called by every room below it; calls `device` and `tensor`.
+//! May be called by every room below it; calls `device`, `precision` and `tensor`.
 
+pub mod conv;
 pub mod deform;
 pub mod gather;
 pub mod heatmap;
+mod interpolation;
 pub mod pool;
 mod port_rule;
 mod refusal;
+mod resize2d;
 mod results;
 pub mod segment;
 mod staging;
 pub mod topk;
 mod typecast;
+mod upsample;
 
+pub use interpolation::{Interpolation, InterpolationError, interp_matrix, resize_matrices};
 pub use port_rule::PortRule;
 pub use refusal::OpRefusal;
+pub use resize2d::{Resize2d, Resize2dSpec};
 pub use staging::{HostStaging, StagingError};
+pub use upsample::upsample_nearest;
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Calls that wait for the device and allocate: for tests, tools, and single frames.
 
 use super::runner::TraceRunner;
-use super::variant::Pass;
+use super::variant::{Pass, PassKind};
 use super::{InputId, OutputInfo, Pending, ProtocolStep, TraceError, VariantId};
 use crate::device::{Cq, Device, HostSlot};
 use crate::tensor::HostTensor;
@@ -88,7 +88,7 @@ impl TraceRunner {
         self.upload_params(device)?;
         self.forbid_compiling(device);
         let phase = self.phases.next();
-        let pass = self.forward(device, index, phase, false);
+        let pass = self.forward(device, index, phase, PassKind::Eager);
         let drained = self.drain(device);
         let pass = pass.map_err(|error| {
             let work = format!("an eager run of variant {}", self.variants[index].name);

@@ -35,6 +35,7 @@ mod run;
 mod runner;
 mod states;
 mod tables;
+mod taps;
 mod variant;
 
 pub use banks::{BankError, BankOptions, FreshReason, Freshness, OnFull, Select, StreamBanks};
@@ -50,4 +51,5 @@ pub use protocol::ProtocolStep;
 pub use run::Pending;
 pub use runner::TraceRunner;
 pub use states::ResetValue;
+pub use taps::Taps;
 pub use variant::{EagerFn, OutputInfo, StageFn, VariantFn, WorkError};

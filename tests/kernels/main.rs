@@ -2,9 +2,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod activations;
+mod bf16_dot;
 mod convolution;
+mod gather_conv;
 mod gather_rows;
 mod harness;
+mod matrix_engine;
 mod moves;
 mod pillars;
 mod queries;

@@ -5,6 +5,7 @@ use sensorium::device::{
     Activation, BinaryKind, Conv2dDesc, DeviceError, Geometry2d, OpDesc, Operand, PillarsDesc, Pool2dDesc,
     PoolKind, Scalar,
 };
+use sensorium::precision::Math;
 use sensorium::tensor::{DType, Shape, View};
 
 use crate::harness::{dense, image};
@@ -33,6 +34,7 @@ fn conv() -> Conv2dDesc {
         },
         groups: 1,
         activation: Activation::Relu,
+        math: Math::Native,
     }
 }
 

@@ -7,6 +7,7 @@ use sensorium::device::{
     Pool2dDesc, PoolKind, Scalar, SimDevice, WeightDesc,
 };
 use sensorium::ops::{DeviceTensor, OpContext};
+use sensorium::precision::Math;
 use sensorium::tensor::{DType, HostTensor, TensorSpec, View};
 use sensorium::trace::{
     BankOptions, InputId, OnFull, ParamId, StateId, StateOptions, StreamBanks, TraceContext, TraceOptions,
@@ -151,6 +152,7 @@ fn convolution(depthwise: bool) -> Conv2dDesc {
         geometry: geometry(),
         groups: if depthwise { CHANNELS } else { 1 },
         activation: clip(),
+        math: Math::Native,
     }
 }
 

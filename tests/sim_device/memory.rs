@@ -182,6 +182,7 @@ fn memory_that_enqueued_commands_still_use_may_be_given_to_commands_behind_them(
 #[test]
 fn weights_are_whole_from_the_start() {
     use sensorium::device::{Activation, Conv2dDesc, Geometry2d, Operand, WeightDesc};
+    use sensorium::precision::Math;
     use sensorium::tensor::{DType, TensorSpec, View};
     let mut device = open(1, 1);
     let operand = Operand {
@@ -200,6 +201,7 @@ fn weights_are_whole_from_the_start() {
         },
         groups: 1,
         activation: Activation::Identity,
+        math: Math::Native,
     };
     let input = device
         .alloc(&TensorSpec::new(&[N], DType::F32).unwrap(), BufferClass::Input)

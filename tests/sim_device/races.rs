@@ -133,6 +133,7 @@ fn every_operand_of_every_operation_is_watched() {
         OutsidePixels, PillarsDesc, Pool2dDesc, PoolKind, SampleWeights, Sampling, Scalar, SegmentOp,
         SegmentReduceDesc, SplitIndexDesc, TopKDesc, TopKOrder, Unpooled, WeightDesc,
     };
+    use sensorium::precision::Math;
     let image = Operand {
         dtype: DType::F32,
         view: View::channels_last([1, 1, N, 1], 1, 0).unwrap(),
@@ -150,6 +151,7 @@ fn every_operand_of_every_operation_is_watched() {
         geometry,
         groups: 1,
         activation: Activation::Identity,
+        math: Math::Native,
     };
     let (src, dst) = (vector(), vector());
     let shaped = |dims: &[usize]| Operand {

@@ -7,6 +7,7 @@ use sensorium::device::{
     HostSlot, OpDesc, Operand, Pool2dDesc, PoolKind, Scalar, SimDevice, WeightDesc,
 };
 use sensorium::ops::{DeviceTensor, OpContext};
+use sensorium::precision::Math;
 use sensorium::tensor::{DType, HostTensor, Shape, TensorSpec, View};
 use sensorium::trace::{TraceContext, TraceOptions, TraceRunner};
 
@@ -47,6 +48,7 @@ fn conv() -> Conv2dDesc {
         activation: Activation::LeakyRelu {
             slope: Scalar::new(0.1),
         },
+        math: Math::Native,
     }
 }
 

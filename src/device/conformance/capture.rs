@@ -8,6 +8,7 @@ use super::verdict::{Stop, ensure, equal, fail, refused, same_bits};
 use crate::device::{
     Activation, BufferClass, Conv2dDesc, Cq, DeviceError, DeviceHealth, Geometry2d, Operand, WeightDesc,
 };
+use crate::precision::Math;
 use crate::tensor::{DType, View};
 
 pub(super) fn a_capture_refuses_what_a_trace_cannot_hold_on_every_queue(
@@ -150,6 +151,7 @@ fn one_by_one() -> Result<Conv2dDesc, DeviceError> {
         },
         groups: 1,
         activation: Activation::Identity,
+        math: Math::Native,
     })
 }
 

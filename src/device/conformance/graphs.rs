@@ -7,6 +7,7 @@ use crate::device::{
     Activation, BinaryKind, BufferClass, BufferId, Conv2dDesc, Cq, DeviceError, Geometry2d, OpDesc, Operand,
     Pool2dDesc, PoolKind, Scalar, WeightDesc,
 };
+use crate::precision::Math;
 use crate::tensor::{DType, Shape, TensorSpec, View};
 
 /// A buffer and how it is seen.
@@ -283,6 +284,7 @@ fn convolutions(subject: &mut Subject) -> Result<Graph, DeviceError> {
         geometry: window(3, 1, 1),
         groups: 8,
         activation: Activation::Relu,
+        math: Math::Native,
     };
     let (weight, bias) = (random.fractions(8 * 9), random.fractions(8));
     graph.conv(subject, desc, &weight, &bias, [image, depthwise], None)?;
@@ -293,6 +295,7 @@ fn convolutions(subject: &mut Subject) -> Result<Graph, DeviceError> {
         geometry: window(3, 2, 1),
         groups: 1,
         activation: Activation::Silu,
+        math: Math::Native,
     };
     let (weight, bias) = (random.fractions(16 * 8 * 9), random.fractions(16));
     graph.conv(subject, desc, &weight, &bias, [depthwise, dense], Some(shortcut))?;

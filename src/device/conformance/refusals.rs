@@ -4,6 +4,7 @@ use super::Open;
 use super::subject::{N, Subject, add, floats, relu, values};
 use super::verdict::{Stop, equal, refused, same_bits};
 use crate::device::{Activation, BufferClass, Conv2dDesc, Cq, DeviceError, Geometry2d, Operand, WeightDesc};
+use crate::precision::Math;
 use crate::tensor::{DType, View};
 
 const BYTES: usize = N * size_of::<f32>();
@@ -147,6 +148,7 @@ pub(super) fn weights_of_another_size_are_refused(open: &mut Open<'_>) -> Result
         },
         groups: 1,
         activation: Activation::Identity,
+        math: Math::Native,
     };
     let before = subject.device.memory();
     let wrong: [(&[f32], Option<&[f32]>); 4] = [

@@ -7,6 +7,7 @@ use super::verdict::{Stop, ensure, equal, fail, refused, same_bits};
 use crate::device::{
     Activation, BinaryKind, BufferClass, BufferId, Conv2dDesc, Cq, DeviceError, PoolKind, Scalar, TraceId,
 };
+use crate::precision::Math;
 
 /// What an operation makes of two numbers.
 type Formula = fn(f32, f32) -> f32;
@@ -103,6 +104,7 @@ fn windows(
         geometry: window(3, 1, 1),
         groups: 1,
         activation: Activation::Relu,
+        math: Math::Native,
     };
     graph.conv(subject, desc, &weight, &bias, [image, out], None)?;
     for (y, x) in positions(rows, columns) {

@@ -11,7 +11,7 @@ use super::arena::{ALIGNMENT, Arena};
 use super::capture::{Capture, Trace};
 use super::kernels::{BufferRef, Isa, Kernel};
 use super::pool::ComputePool;
-use super::queue::{self, Command, Shared};
+use super::queue::{self, BoundLaunch, Command, Shared};
 use crate::device::{
     BufferClass, BufferId, CaptureKind, Cq, Device, DeviceCaps, DeviceError, EventId, HostSlot, MissPolicy,
     OpDesc, ProgramId, TraceId,
@@ -233,6 +233,20 @@ impl CpuDevice {
     pub(super) fn is_unsafe(&self, trace: &Trace) -> bool {
         let later = |(&id, buffer): (&u64, &Buffer)| id > trace.last_buffer && !buffer.acknowledged;
         self.programs.len() > trace.programs || self.buffers.iter().any(later)
+    }
+
+    /// The launches of a trace that may run on a queue now.
+    pub(super) fn replayable(&self, cq: Cq, trace: TraceId) -> Result<Arc<[BoundLaunch]>, DeviceError> {
+        self.usable_outside_capture("replaying a trace")?;
+        self.queue_index(cq)?;
+        let recorded = self.trace(trace)?;
+        if self.track_allocations && self.is_unsafe(recorded) {
+            return Err(DeviceError::UnsafeReplay {
+                trace,
+                live: Box::new(self.unsafe_live(trace)?),
+            });
+        }
+        Ok(Arc::clone(&recorded.launches))
     }
 
     pub(super) fn range(&self, id: BufferId, offset: usize, len: usize) -> Result<BufferRef, DeviceError> {

@@ -79,6 +79,12 @@ pub(super) fn uses(op: &OpDesc) -> Vec<Use> {
         OpDesc::Binary { lhs, rhs, dst, .. } => vec![reads(lhs), reads(rhs), writes(dst)],
         OpDesc::GatherRows { table, index, dst } => vec![reads(table), reads(index), writes(dst)],
         OpDesc::Pillars(desc) => vec![reads(&desc.points), weights, writes(&desc.output)],
+        OpDesc::GatherConv(desc) => {
+            let mut uses = vec![reads(&desc.table), reads(&desc.index), weights];
+            uses.extend(desc.residual.as_ref().map(reads));
+            uses.extend(desc.output.iter().chain(&desc.terms).map(writes));
+            uses
+        }
         OpDesc::TopK(desc) => vec![reads(&desc.src), writes(&desc.values), writes(&desc.indices)],
         OpDesc::SplitIndex(desc) => vec![reads(&desc.index), writes(&desc.major), writes(&desc.minor)],
         OpDesc::LocalMax(desc) => vec![reads(&desc.input), writes(&desc.output)],

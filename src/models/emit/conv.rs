@@ -9,6 +9,7 @@ use super::super::plan::{Slot, WeightPlan};
 use super::super::transposed::{self, Phase};
 use super::one_channel_step;
 use crate::device::{Activation, Conv2dDesc, Geometry2d, OpDesc};
+use crate::precision::Math;
 use crate::tensor::Shape;
 use crate::weights::{BatchNorm, StoredWeights, fold_bn_conv};
 
@@ -164,6 +165,7 @@ fn launch(
         geometry,
         groups: layer.groups,
         activation: layer.activation,
+        math: Math::Native,
     };
     let row_len = weight.len() / output.view.shape[1].max(1);
     let weight = StoredWeights::pack(lowerer.weight_format, weight, row_len)?;
@@ -211,7 +213,7 @@ pub(super) fn folded(
     }
     let (weight, mut offsets) = match norm {
         Some(norm) => {
-            let (folded, shifted) = fold_bn_conv(&weight, offsets.as_deref(), &norm.borrowed())?;
+            let (folded, shifted) = fold_bn_conv(&weight, offsets.as_deref(), &norm.widened())?;
             (folded, Some(shifted))
         }
         None => (weight, offsets),
@@ -231,14 +233,15 @@ pub(super) struct NormParameters {
 }
 
 impl NormParameters {
-    pub(super) fn borrowed(&self) -> BatchNorm<'_> {
+    pub(super) fn widened(&self) -> BatchNorm {
         let [scale, shift, mean, variance] = &self.values;
+        let f64s = |values: &[f32]| values.iter().map(|&v| f64::from(v)).collect();
         BatchNorm {
-            scale,
-            shift,
-            mean,
-            variance,
-            epsilon: self.epsilon,
+            scale: f64s(scale),
+            shift: f64s(shift),
+            mean: f64s(mean),
+            variance: f64s(variance),
+            epsilon: f64::from(self.epsilon),
         }
     }
 }

@@ -8,6 +8,7 @@ use super::super::place::as_rows;
 use super::super::plan::{DensePlan, Slot, WeightPlan};
 use super::conv::{folded, norm_parameters};
 use crate::device::{Conv2dDesc, Geometry2d, OpDesc, PillarsDesc};
+use crate::precision::Math;
 use crate::tensor::{Shape, View};
 use crate::weights::StoredWeights;
 
@@ -39,6 +40,7 @@ pub(in crate::models) fn dense(
         },
         groups: 1,
         activation: dense.activation,
+        math: Math::Native,
     };
     let slot = Slot::Weight(lowerer.weights.len());
     lowerer.weights.push(WeightPlan::Conv2d {

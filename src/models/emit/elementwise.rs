@@ -139,7 +139,7 @@ pub(super) fn normalised(
     let Some(&channels) = shape.get(1) else {
         return invalid("an input without channels");
     };
-    let affine = norm_parameters(context)?.borrowed().affine(channels)?;
+    let affine = norm_parameters(context)?.widened().affine(channels)?;
     let mut dims = vec![1; shape.rank() - 1];
     dims[0] = channels;
     let mut constant = |what: &str, values: Vec<f32>| {

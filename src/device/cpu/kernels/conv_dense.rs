@@ -10,6 +10,7 @@ use std::fmt;
 use std::ops::Range;
 
 use super::conv::{Problem, scratch_bytes};
+use super::lanes::{prefetch, prefetch_rows};
 use super::nest::share;
 use super::ops::{Ops, PANEL_VECTORS};
 use super::pack::{Panel, Panels};
@@ -63,7 +64,7 @@ impl Dense {
         };
         let scratch = scratch_bytes(&[Some(Self::head_bytes(&problem, ops)), gathered])?;
         Ok(Self {
-            zeros: vec![0.0; problem.group_in],
+            zeros: vec![0.0; problem.window.kernel[1] * problem.group_in],
             panels: panels.list,
             required,
             ops,
@@ -150,7 +151,40 @@ impl Dense {
         }
     }
 
-    /// Fills the tap table of one tile and group.
+    /// Whether the taps of one kernel row lie next to each other, channels included, so that they are one tap of
+    /// all their channels: the sums are the same, in the same order, and the inner loop is longer.
+    const fn merges(&self, direct: bool) -> bool {
+        let Problem {
+            input,
+            window,
+            groups,
+            ..
+        } = &self.problem;
+        let packed = !direct || input.pixel_step == input.c as isize;
+        window.kernel[1] > 1 && window.dilation[1] == 1 && *groups == 1 && packed
+    }
+
+    /// Asks for the input of a tile that is computed next: its rows are too many for the processor to foresee.
+    fn prefetch(&self, input: BufferRef, row: usize, columns: &Range<usize>) {
+        let Problem {
+            input: image,
+            window,
+            dtype,
+            ..
+        } = &self.problem;
+        let size = dtype.size_bytes() as isize;
+        let (n, y) = (row / self.problem.output.h, row % self.problem.output.h);
+        let pixels = window.span(columns.len()) as isize;
+        let bytes = ((pixels - 1) * image.pixel_step + image.c as isize) * size;
+        for ky in 0..window.kernel[0] {
+            if let Some(iy) = window.tap(0, y, ky, image.h) {
+                let first = image.row(n * image.h + iy) + window.start(1, columns.start) * image.pixel_step;
+                prefetch(input.at(first * size), bytes);
+            }
+        }
+    }
+
+    /// Fills the tap table of one tile and group. Each tap has as many values as [`Self::merges`] says.
     ///
     /// # Safety
     /// `areas` is this thread's.
@@ -166,6 +200,7 @@ impl Dense {
             input: image, window, ..
         } = &self.problem;
         let direct = self.is_direct(columns);
+        let across = if self.merges(direct) { 1 } else { window.kernel[1] };
         let (n, y) = (row / self.problem.output.h, row % self.problem.output.h);
         let channel = (group * self.problem.group_in) as isize;
         let span = window.span(columns.len());
@@ -176,7 +211,7 @@ impl Dense {
         let mut taps = areas.taps;
         for ky in 0..window.kernel[0] {
             let iy = window.tap(0, y, ky, image.h);
-            for kx in 0..window.kernel[1] {
+            for kx in 0..across {
                 let dx = kx as isize * window.dilation[1];
                 let tap = match iy {
                     None => outside,
@@ -204,7 +239,7 @@ impl Dense {
             }
         }
         // SAFETY: all entries were just written.
-        unsafe { std::slice::from_raw_parts(areas.taps, window.taps()) }
+        unsafe { std::slice::from_raw_parts(areas.taps, window.kernel[0] * across) }
     }
 
     /// Computes one tile for some panels.
@@ -226,6 +261,10 @@ impl Dense {
             ..
         } = &self.problem;
         let size = out_dtype.size_bytes() as isize;
+        let depth = match self.merges(self.is_direct(columns)) {
+            true => self.zeros.len(),
+            false => self.problem.group_in,
+        };
         let mut taps: &[Tap] = &[];
         let mut group = usize::MAX;
         for panel in panels {
@@ -251,15 +290,16 @@ impl Dense {
                 residual_step: residual.as_ref().map_or(0, |image| image.pixel_step),
             };
             let dense = self.ops.dense[panel.vectors - 1][columns.len() - 1];
+            prefetch_rows(
+                finish.out,
+                finish.rows,
+                output.pixel_step * size,
+                panel.channels as isize * size,
+            );
             // SAFETY: the taps cover the tile's pixels, the panel lies inside the checked weight buffer, the
             // sums have room for the largest tile, and the output views are inside their buffers.
             unsafe {
-                dense(
-                    taps,
-                    self.problem.group_in,
-                    buffers[1].at(panel.offset as isize),
-                    areas.sums,
-                );
+                dense(taps, depth, buffers[1].at(panel.offset as isize), areas.sums);
                 (self.ops.of(*out_dtype).finish)(&finish);
             }
         }
@@ -296,6 +336,14 @@ impl Kernel for Dense {
                     // SAFETY: the caller's contract.
                     unsafe { self.gather(buffers[0], row, &columns, areas.gathered) };
                     gathered = tile;
+                }
+                if tile + 1 < tiles {
+                    let next = tile + 1;
+                    self.prefetch(
+                        buffers[0],
+                        next / self.tiles_in_row,
+                        &self.columns(next % self.tiles_in_row),
+                    );
                 }
                 let count = self.panels.len();
                 let panels = &self.panels[count * part / parts..count * (part + 1) / parts];

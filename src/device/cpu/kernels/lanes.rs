@@ -228,6 +228,38 @@ impl Lanes for f32 {
     }
 }
 
+/// Asks for the cache lines of some bytes ahead of their use. Any address is allowed: nothing is read.
+#[inline(always)]
+pub(super) fn prefetch(from: *const u8, bytes: isize) {
+    #[cfg(target_arch = "x86_64")]
+    for line in (0..bytes).step_by(64) {
+        // SAFETY: a prefetch faults on no address.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(from.wrapping_offset(line).cast());
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (from, bytes);
+}
+
+/// Asks for the cache lines of some rows of `bytes` bytes that will be written. Any address is allowed: nothing is read.
+#[inline(always)]
+pub(super) fn prefetch_rows(to: *const u8, rows: usize, step: isize, bytes: isize) {
+    #[cfg(target_arch = "x86_64")]
+    for row in 0..rows as isize {
+        for byte in (0..bytes).step_by(64) {
+            // SAFETY: a prefetch faults on no address.
+            unsafe {
+                use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+                _mm_prefetch::<_MM_HINT_ET0>(to.wrapping_offset(row * step + byte).cast());
+            }
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (to, rows, step, bytes);
+}
+
 /// How a buffer stores fp32 values.
 pub(super) trait Storage: Copy + 'static {
     /// Loads `V::N` values.

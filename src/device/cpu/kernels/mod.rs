@@ -1,7 +1,7 @@
 //! The CPU device's kernels: each operation prepared once, then run on raw buffers.
 //!
 //! [`prepare`] checks a description completely and makes every decision; running the result makes none and
-//! allocates nothing. Arithmetic is fp32 whatever the storage ([`crate::tensor::DType::F32`] or
+//! allocates nothing. Arithmetic is fp32 (but see `conv_matrix`) whatever the storage ([`crate::tensor::DType::F32`] or
 //! [`crate::tensor::DType::Bf16`], rounded to nearest even on store). Every formula exists once, generic over
 //! the vector type (`lanes`), and is instantiated for one lane, AVX2 and AVX-512: all three, and any number
 //! of threads, give the same bits (NaN payloads excepted).
@@ -11,7 +11,11 @@
 //! - `formula`: activations
 //! - `tile`: the inner loops of convolution and pooling
 //! - `geometry`, `conv`, `conv_dense`, `conv_depthwise`, `pack`: convolution
+//! - `conv_matrix`: convolution with the arithmetic of a matrix engine
+//! - `dot`, `conv_dot`, `simd_amx`, `simd_pairs`: dense convolution of bf16 with instructions that multiply bf16; these
+//!   sum otherwise, and which of them a device uses is part of its [`KernelSet`]
 //! - `pillars`: the feature net of pillars, made of the convolution's tiles
+//! - `gather_conv`: sparse convolutions, pair by pair of rows
 //! - `pooling`, `softmax`, `elementwise`, `copy`, `indexed`, `gather_rows`: the other operations
 //! - `topk`, `split_index`, `local_max`, `grid_sample`, `segment`: selections and samplings
 //! - `nest`: loops over strided views
@@ -20,9 +24,13 @@ mod check;
 mod conv;
 mod conv_dense;
 mod conv_depthwise;
+mod conv_dot;
+mod conv_matrix;
 mod copy;
+mod dot;
 mod elementwise;
 mod formula;
+mod gather_conv;
 mod gather_rows;
 mod geometry;
 mod grid_sample;
@@ -36,9 +44,13 @@ mod pillars;
 mod pooling;
 mod segment;
 #[cfg(target_arch = "x86_64")]
+mod simd_amx;
+#[cfg(target_arch = "x86_64")]
 mod simd_avx2;
 #[cfg(target_arch = "x86_64")]
 mod simd_avx512;
+#[cfg(target_arch = "x86_64")]
+mod simd_pairs;
 mod softmax;
 mod split_index;
 mod tile;
@@ -51,6 +63,7 @@ use super::pool::ComputePool;
 use crate::device::{DeviceError, OpDesc};
 
 pub use crate::numeric::Isa;
+pub use dot::{Bf16Dot, KernelSet};
 pub use pack::pack_weights;
 
 /// One bound buffer.
@@ -91,7 +104,7 @@ pub trait Kernel: Send + Sync + fmt::Debug {
     /// # Safety
     /// As many buffers as [`Self::required_bytes`] has entries, each alive, aligned to 64 bytes and at least
     /// that large, and not written by anyone else (nor read, where the kernel writes) during the call; a
-    /// weights buffer holds what [`pack_weights`] made for the same description and [`Isa`]. The pool's
+    /// weights buffer holds what [`pack_weights`] made for the same description and [`KernelSet`]. The pool's
     /// scratch is at least [`Self::scratch_bytes`].
     unsafe fn run(&self, buffers: &[BufferRef], pool: &ComputePool);
 }
@@ -101,15 +114,17 @@ pub trait Kernel: Send + Sync + fmt::Debug {
 /// # Errors
 /// [`DeviceError::InvalidOp`] for anything that no kernel can do as described: shapes that do not match,
 /// types that are not supported, views that reach below element 0, a destination that would be written twice,
-/// geometry that does not fit the output, tables that point outside their axis, or an `isa` that this
+/// geometry that does not fit the output, tables that point outside their axis, or an instruction set that this
 /// processor lacks.
-pub fn prepare(op: &OpDesc, isa: Isa) -> Result<Arc<dyn Kernel>, DeviceError> {
+pub fn prepare(op: &OpDesc, set: impl Into<KernelSet>) -> Result<Arc<dyn Kernel>, DeviceError> {
+    let set = set.into();
+    let isa = set.isa;
     let ops = ops::for_isa(isa)
         .ok_or_else(|| check::invalid(op.name(), format!("this processor has no {isa} instructions")))?;
     Ok(match op {
         OpDesc::Copy { src, dst } => copy::prepare(src, dst)?,
         OpDesc::Fill { dst, value } => copy::prepare_fill(dst, value.get())?,
-        OpDesc::Conv2d(desc) => conv::prepare(desc, ops)?,
+        OpDesc::Conv2d(desc) => conv::prepare(desc, ops, set)?,
         OpDesc::Pool2d(desc) => pooling::prepare(desc, ops)?,
         OpDesc::ResizeNearest {
             src,
@@ -128,6 +143,7 @@ pub fn prepare(op: &OpDesc, isa: Isa) -> Result<Arc<dyn Kernel>, DeviceError> {
         } => indexed::prepare_gather(src, dst, *axis, indices)?,
         OpDesc::GatherRows { table, index, dst } => gather_rows::prepare(table, index, dst)?,
         OpDesc::Pillars(desc) => pillars::prepare(desc, ops)?,
+        OpDesc::GatherConv(desc) => gather_conv::prepare(desc, ops)?,
         OpDesc::TopK(desc) => topk::prepare(desc)?,
         OpDesc::SplitIndex(desc) => split_index::prepare(desc)?,
         OpDesc::LocalMax(desc) => local_max::prepare(desc, ops)?,
