@@ -12,12 +12,14 @@ use std::sync::Arc;
 use ndarray::{Array4, ArrayView4, s};
 use sensorium::device::{BufferClass, Cq, Device};
 use sensorium::models::resnet::{
-    BasicBlock, BlockKind, BlockNames, ConvParams, MapLayer, ResNetStages, ResNetStem, custom_resnet_names,
-    folded_convs, mmdet_names,
+    BasicBlock, BlockKind, BlockNames, ConvFactory, ConvParams, FoldedConvs, MapLayer, ResNetStages,
+    ResNetStem, custom_resnet_names, mmdet_names,
 };
 use sensorium::models::{BlockError, as_feature_map};
+use sensorium::ops::conv::WeightTerms;
 use sensorium::ops::pool::MaxPool;
 use sensorium::ops::{DeviceTensor, OpContext};
+use sensorium::precision::PrecisionPolicy;
 use sensorium::tensor::{DType, HostTensor, Shape};
 use sensorium::trace::TraceContext;
 
@@ -235,14 +237,20 @@ fn a_stem_and_bottleneck_stages_follow_their_definition() {
         let x = random_map(&mut r, dtype, [2, 33, 46, 3]);
         let found = run(&x, &|| {
             let provider = |module: &str| weights.get(module).cloned();
-            let stem = ResNetStem::new(&provider, "img.conv1", &folded_convs, Some(MaxPool::STEM)).unwrap();
+            let stem = ResNetStem::new(
+                &provider,
+                "img.conv1",
+                &FoldedConvs::native(),
+                Some(MaxPool::STEM),
+            )
+            .unwrap();
             let names = mmdet_names("img");
             let stages = ResNetStages::new(
                 &provider,
                 &names,
                 &layers,
                 BlockKind::Bottleneck,
-                &folded_convs,
+                &FoldedConvs::native(),
                 &[],
             )
             .unwrap();
@@ -278,8 +286,10 @@ fn encoders_of_views_project_with_any_convolution_and_small_networks_not_at_all(
             let provider = |module: &str| weights.get(module).cloned();
             let (custom, small) = (custom_resnet_names("bev"), mmdet_names("small"));
             let kind = BlockKind::Basic;
-            let bev = ResNetStages::new(&provider, &custom, &[2, 1, 2], kind, &folded_convs, &[]).unwrap();
-            let flat = ResNetStages::new(&provider, &small, &[2], kind, &folded_convs, &[false]).unwrap();
+            let bev =
+                ResNetStages::new(&provider, &custom, &[2, 1, 2], kind, &FoldedConvs::native(), &[]).unwrap();
+            let flat =
+                ResNetStages::new(&provider, &small, &[2], kind, &FoldedConvs::native(), &[false]).unwrap();
             Box::new(move |ops, x| {
                 let mut maps = bev.forward(ops, x, &[0, 1, 2], false)?;
                 maps.extend(flat.forward(ops, x, &[0], false)?);
@@ -332,7 +342,7 @@ fn convolutions_of_any_window_padding_dilation_and_groups_are_taken() {
     for case in cases {
         let x = random_map(&mut r, DType::F32, [2, 13, 17, 8]);
         let found = run(&x, &|| {
-            let layer = folded_convs("conv", case.clone(), true).unwrap();
+            let layer = FoldedConvs::native().layer("conv", case.clone(), true).unwrap();
             Box::new(move |ops, x| Ok(vec![layer.forward(ops, x)?]))
         });
         assert_agree(
@@ -373,7 +383,7 @@ fn a_factory_makes_other_layers_of_the_modules_that_it_names() {
     bottlenecks(&mut r, &mut weights, &names, &[1, 2], 12, 4);
     let special = [names(1, 0).convs[1].clone(), names(1, 1).convs[2].clone()];
     let factory = |module: &str, params: ConvParams, relu: bool| -> Result<Box<dyn MapLayer>, BlockError> {
-        let plain = folded_convs(module, params, relu)?;
+        let plain = FoldedConvs::native().layer(module, params, relu)?;
         match special.iter().any(|name| name == module) {
             true => Ok(Box::new(Doubled(plain))),
             false => Ok(plain),
@@ -400,6 +410,41 @@ fn a_factory_makes_other_layers_of_the_modules_that_it_names() {
 }
 
 #[test]
+fn a_policy_decides_the_precision_of_each_module_and_two_terms_are_nearer_than_one() {
+    let mut r = Random(7);
+    let mut weights = Weights::new();
+    let names = mmdet_names("net");
+    bottlenecks(&mut r, &mut weights, &names, &[1, 1], 12, 8);
+    let x = random_map(&mut r, DType::Bf16, [1, 12, 10, 12]);
+    let exact = run_stages(&weights, &names, &[1, 1], 3, &planes(&x));
+    let policy = |rules: &[(&str, &str)], default: &str| PrecisionPolicy::parse(rules, default).unwrap();
+    let fine = "HiFi4+fp32+l1acc";
+    let error = |convs: FoldedConvs| {
+        let found = run(&x, &|| {
+            let provider = |module: &str| weights.get(module).cloned();
+            let names = mmdet_names("net");
+            let kind = BlockKind::Bottleneck;
+            let stages = ResNetStages::new(&provider, &names, &[1, 1], kind, &convs, &[]).unwrap();
+            Box::new(move |ops, x| stages.forward(ops, x, &[1], false))
+        });
+        assert!(correlation(planes(&found[0]).view(), exact[1].view()) >= 0.99);
+        let difference = planes(&found[0]) - &exact[1];
+        (difference.mapv(|d| d * d).sum().sqrt(), found[0].dtype())
+    };
+    let one = error(FoldedConvs::native());
+    let two = error(FoldedConvs::native().weight_terms(WeightTerms::Two));
+    let engine = error(FoldedConvs::with_policy(policy(&[], fine)));
+    let coarse = error(FoldedConvs::with_policy(policy(
+        &[("net.layer2.0.conv2", "LoFi")],
+        fine,
+    )));
+    let wide = error(FoldedConvs::with_policy(policy(&[], "HiFi4+fp32+l1acc:a=fp32")));
+    println!("one term {one:?}, two {two:?}, engine {engine:?}, coarse {coarse:?}, fp32 maps {wide:?}");
+    assert!(two.0 < one.0 && coarse.0 > 1.2 * engine.0 && wide.0 < engine.0);
+    assert_eq!([one.1, engine.1, wide.1], [DType::Bf16, DType::Bf16, DType::F32]);
+}
+
+#[test]
 fn nothing_stays_allocated_but_outputs_and_weights_whatever_goes_wrong() {
     let mut r = Random(5);
     let mut weights = Weights::new();
@@ -411,7 +456,7 @@ fn nothing_stays_allocated_but_outputs_and_weights_whatever_goes_wrong() {
         &names,
         &[1, 1],
         BlockKind::Bottleneck,
-        &folded_convs,
+        &FoldedConvs::native(),
         &[],
     )
     .unwrap();
@@ -455,7 +500,7 @@ fn networks_that_do_not_hold_together_are_refused() {
             &names,
             layers,
             BlockKind::Bottleneck,
-            &folded_convs,
+            &FoldedConvs::native(),
             flags,
         )
         .map(|_| ())
@@ -469,7 +514,7 @@ fn networks_that_do_not_hold_together_are_refused() {
     assert!(stages(&[], &[]).contains("at least one stage"));
     assert!(stages(&[1, 0], &[]).contains("at least one stage"));
     assert!(stages(&[1], &[true, true]).contains("2 flags for 1 stages"));
-    let without = BasicBlock::new(&provider, &names(0, 0), false, &folded_convs).unwrap();
+    let without = BasicBlock::new(&provider, &names(0, 0), false, &FoldedConvs::native()).unwrap();
     let error = without
         .out_shape(&Shape::new(&[1, 8, 5, 5]).unwrap())
         .unwrap_err();
@@ -478,7 +523,8 @@ fn networks_that_do_not_hold_together_are_refused() {
         "net.layer1.0: the block's layers give [1, 4, 5, 5], its other branch [1, 8, 5, 5]"
     );
     let bad = |params: ConvParams| {
-        folded_convs("conv", params, true)
+        FoldedConvs::native()
+            .layer("conv", params, true)
             .map(|_| ())
             .unwrap_err()
             .to_string()
@@ -496,13 +542,13 @@ fn networks_that_do_not_hold_together_are_refused() {
             groups: 4,
             ..good.clone()
         })
-        .contains("6 output channels in 4 groups")
+        .contains("4 groups do not divide 6 output channels")
     );
     assert!(
         bad(ConvParams {
             stride: [1, 0],
             ..good
         })
-        .contains("none may be 0")
+        .contains("stride [1, 0] and dilation [1, 1] are at least 1")
     );
 }

@@ -4,14 +4,16 @@ use std::collections::BTreeSet;
 
 use smallvec::SmallVec;
 
-use super::{Geometry2d, OpDesc, Operand, PillarsDesc};
+use super::{GatherConvDesc, Geometry2d, OpDesc, Operand, PillarsDesc, Sampling, SdpaDesc};
 use crate::tensor::{DType, View};
 
 /// Arithmetic and memory traffic of an operation.
 ///
 /// Arithmetic is what the formula names: 2 for each multiply-add of a convolution or dense layer (taps in the padding
 /// included; bias, activation and residual not), 1 for each tap of a pooling and for each element of an element-wise
-/// function, 5 for each element of a softmax (maximum, difference, exponential, sum, quotient), 0 where values only move.
+/// function, 5 for each element of a softmax (maximum, difference, exponential, sum, quotient), 1 for each element that a
+/// selection or a reduction of segments looks at and for each tap of a local maximum, 8 for each element of a bilinear
+/// sampling, 2 for each multiply-add of a sparse convolution as if every tap were there, 0 where values only move.
 /// Traffic is what must move at least once: every element that the operation touches in its operands, its weights and
 /// tables. Broadcast elements count once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -47,11 +49,17 @@ impl OpDesc {
                 Self::Gather {
                     src, axis, indices, ..
                 } => picked_bytes(src, &[(*axis, &**indices)]),
-                // Which rows, the data say: as many as are asked for.
-                Self::GatherRows { index, dst, .. } => touched_bytes(index) + touched_bytes(dst),
+                // Which of them, the data say: as many as are asked for.
+                Self::GatherRows { index, dst, .. } | Self::GatherElements { index, dst, .. } => {
+                    touched_bytes(index) + touched_bytes(dst)
+                }
                 _ => bytes(&reads) + self.weight_bytes(),
             },
-            written_bytes: bytes(&writes),
+            written_bytes: match self {
+                // At most one place for each update.
+                Self::ScatterElements { updates, .. } => touched_bytes(updates),
+                _ => bytes(&writes),
+            },
         }
     }
 
@@ -95,6 +103,42 @@ impl OpDesc {
             }
             Self::Pool2d(desc) => Operands::new([&desc.input], [&desc.output]),
             Self::Pillars(desc) => Operands::new([&desc.points], [&desc.output]),
+            Self::GatherConv(desc) => {
+                let reads = [&desc.table, &desc.index].into_iter().chain(&desc.residual);
+                Operands::new(reads, desc.output.iter().chain(&desc.terms))
+            }
+            Self::Select {
+                condition,
+                yes,
+                no,
+                dst,
+            } => Operands::new([condition, yes, no], [dst]),
+            Self::GatherElements { src, index, dst, .. } => Operands::new([src, index], [dst]),
+            Self::ScatterElements {
+                updates, index, dst, ..
+            } => Operands::new([updates, index], [dst]),
+            Self::ResizeTaps { src, dst, .. } => Operands::new([src], [dst]),
+            Self::MatMul(desc) => {
+                let reads = [&desc.lhs, &desc.rhs].into_iter().chain(&desc.bias);
+                Operands::new(reads, [&desc.output])
+            }
+            Self::LayerNorm(desc) => {
+                let others = [&desc.residual, &desc.gamma, &desc.beta];
+                let reads = std::iter::once(&desc.src).chain(others.into_iter().flatten());
+                Operands::new(reads, [&desc.dst])
+            }
+            Self::Reduce(desc) => Operands::new([&desc.src], [&desc.dst]),
+            Self::TopK(desc) => Operands::new([&desc.src], [&desc.values, &desc.indices]),
+            Self::SplitIndex(desc) => Operands::new([&desc.index], [&desc.major, &desc.minor]),
+            Self::LocalMax(desc) => Operands::new([&desc.input], [&desc.output]),
+            Self::GridSample(desc) => Operands::new([&desc.input, &desc.grid], [&desc.output]),
+            Self::SegmentReduce(desc) => Operands::new([&desc.rows, &desc.offsets], [&desc.output]),
+            Self::Sdpa(desc) => {
+                let reads = [&desc.query, &desc.key, &desc.value]
+                    .into_iter()
+                    .chain(&desc.mask);
+                Operands::new(reads, [&desc.output])
+            }
         }
     }
 
@@ -105,8 +149,32 @@ impl OpDesc {
             | Self::Fill { .. }
             | Self::ResizeNearest { .. }
             | Self::Gather { .. }
-            | Self::GatherRows { .. } => 0,
-            Self::Unary { dst, .. } | Self::Binary { dst, .. } => elements(dst),
+            | Self::GatherRows { .. }
+            | Self::GatherElements { .. }
+            | Self::SplitIndex(_) => 0,
+            Self::Unary { dst, .. } | Self::Binary { dst, .. } | Self::Select { dst, .. } => elements(dst),
+            Self::ScatterElements { updates, combine, .. } => match combine {
+                Some(_) => elements(updates),
+                None => 0,
+            },
+            // Rows are summed for every column of the source, then columns.
+            Self::ResizeTaps {
+                src,
+                dst,
+                rows,
+                columns,
+            } => {
+                let summed_rows =
+                    elements(src) / (src.view.shape[2] as u64).max(1) * dst.view.shape[2] as u64;
+                2 * (summed_rows * rows.taps as u64 + elements(dst) * columns.taps as u64)
+            }
+            Self::MatMul(desc) => {
+                let inner = desc.lhs.view.shape.last().copied().unwrap_or(1) as u64;
+                2 * elements(&desc.output) * inner
+            }
+            Self::LayerNorm(desc) => 8 * elements(&desc.dst),
+            Self::Reduce(desc) => elements(&desc.src),
+            Self::Sdpa(desc) => sdpa_flop(desc),
             Self::Softmax { dst, .. } => 5 * elements(dst),
             Self::Pool2d(desc) => elements(&desc.output) * product(&desc.geometry.kernel),
             Self::Conv2d(desc) => {
@@ -114,6 +182,14 @@ impl OpDesc {
                 2 * elements(&desc.output) * inputs * product(&desc.geometry.kernel)
             }
             Self::Pillars(desc) => pillars_flop(desc),
+            Self::GatherConv(desc) => 2 * product(&desc.index.view.shape) * gather_conv_weights(desc),
+            Self::TopK(desc) => elements(&desc.src),
+            Self::LocalMax(desc) => elements(&desc.output) * (desc.kernel * desc.kernel) as u64,
+            Self::GridSample(desc) => match desc.sampling {
+                Sampling::Bilinear => 8 * elements(&desc.output),
+                Sampling::Nearest => 0,
+            },
+            Self::SegmentReduce(desc) => elements(&desc.rows),
         }
     }
 
@@ -140,6 +216,10 @@ impl OpDesc {
                         )
                     }
                 }
+            }
+            Self::GatherConv(desc) => {
+                let taps = desc.index.view.shape[1] as u64;
+                (taps * gather_conv_weights(desc), 0, desc.table.dtype)
             }
             _ => return 0,
         };
@@ -181,6 +261,20 @@ fn pillars_flop(desc: &PillarsDesc) -> u64 {
             2 * pillars * (points * features * hidden + points * hidden * outputs + hidden * outputs)
         }
     }
+}
+
+/// Weights of one tap.
+fn gather_conv_weights(desc: &GatherConvDesc) -> u64 {
+    let outputs = desc.output.iter().chain(&desc.terms).next();
+    desc.table.view.shape[1] as u64 * outputs.map_or(0, |output| output.view.shape[1] as u64)
+}
+
+/// `[B, H, Sq, D]` on `[B, H, Sk, D]`: a product for the scores, the softmax of each, a product for the values.
+fn sdpa_flop(desc: &SdpaDesc) -> u64 {
+    let size = |operand: &Operand, axis: usize| operand.view.shape[axis] as u64;
+    let [batch, heads, queries, depth] = [0, 1, 2, 3].map(|axis| size(&desc.query, axis));
+    let (keys, values) = (size(&desc.key, 2), size(&desc.value, 3));
+    batch * heads * queries * keys * (2 * depth + 5 + 2 * values)
 }
 
 fn product(sizes: &[usize]) -> u64 {

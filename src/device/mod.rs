@@ -30,8 +30,8 @@ pub use backends::{
     Backend, BackendKind, Backends, DeviceChoice, OpenError, OpenedDevice, UnknownBackend, describe,
 };
 pub use config::{
-    ARENA_MIB, Bf16Sums, ConfigError, DeviceConfig, DeviceLayer, ENVIRONMENT_PREFIX, QUEUES, SPIN_US, THREADS,
-    TRACE_REGION_MIB, Threads,
+    ARENA_MIB, Bf16Sums, ConfigError, DeviceConfig, DeviceLayer, ENVIRONMENT_PREFIX, QUEUES, SPIN_US,
+    THREADS, TRACE_REGION_MIB, Threads,
 };
 pub(crate) use contract::moment_after;
 pub use contract::{

@@ -3,6 +3,7 @@
 use crate::device::DeviceError;
 use crate::ops::OpRefusal;
 use crate::ops::attention::AttentionError;
+use crate::ops::conv::LayerError;
 use crate::tensor::{DType, Shape, TensorError};
 
 /// Why a block was not built or did not run. Each names the block or layer.
@@ -78,6 +79,9 @@ pub enum BlockError {
     /// An operation that a block is made of refused.
     #[error(transparent)]
     Op(#[from] OpRefusal),
+    /// A layer that a block is made of refused.
+    #[error(transparent)]
+    Layer(#[from] LayerError),
 }
 
 impl BlockError {

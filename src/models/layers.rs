@@ -32,11 +32,8 @@ pub struct ConvSpec {
     weight: Vec<f32>,
     dims: [usize; 4],
     bias: Vec<f32>,
-    stride: [usize; 2],
-    /// Above, below, left and right; half the kernel where it is not said.
-    padding: Option<[usize; 4]>,
-    dilation: [usize; 2],
-    groups: usize,
+    stride: usize,
+    padding: Option<usize>,
     relu: bool,
     kind: ConvKind,
 }
@@ -50,10 +47,8 @@ impl ConvSpec {
             weight: weight.iter().copied().collect(),
             dims: [a, b, c, d],
             bias: bias.to_vec(),
-            stride: [1; 2],
+            stride: 1,
             padding: None,
-            dilation: [1; 2],
-            groups: 1,
             relu: true,
             kind: ConvKind::Conv,
         }
@@ -63,28 +58,9 @@ impl ConvSpec {
     #[must_use]
     pub fn conv_transpose(weight: ArrayView4<'_, f32>, bias: &[f32], stride: usize) -> Self {
         Self {
-            stride: [stride; 2],
-            padding: Some([0; 4]),
-            kind: ConvKind::ConvTranspose,
-            ..Self::conv(weight, bias)
-        }
-    }
-
-    /// A convolution of any window: weights `[Cout, Cin / groups, KH, KW]`, stride and dilation of rows and columns,
-    /// padding above, below, left and right. Without the ReLU.
-    pub(super) fn window(
-        weight: ArrayView4<'_, f32>,
-        bias: &[f32],
-        (stride, dilation): ([usize; 2], [usize; 2]),
-        padding: [usize; 4],
-        groups: usize,
-    ) -> Self {
-        Self {
             stride,
-            padding: Some(padding),
-            dilation,
-            groups,
-            relu: false,
+            padding: Some(0),
+            kind: ConvKind::ConvTranspose,
             ..Self::conv(weight, bias)
         }
     }
@@ -92,17 +68,14 @@ impl ConvSpec {
     /// With another stride.
     #[must_use]
     pub fn stride(self, stride: usize) -> Self {
-        Self {
-            stride: [stride; 2],
-            ..self
-        }
+        Self { stride, ..self }
     }
 
     /// With another padding; a transposed convolution cuts as much off its output.
     #[must_use]
     pub fn padding(self, padding: usize) -> Self {
         Self {
-            padding: Some([padding; 4]),
+            padding: Some(padding),
             ..self
         }
     }
@@ -113,16 +86,11 @@ impl ConvSpec {
         Self { relu: false, ..self }
     }
 
-    /// With a ReLU or without.
-    pub(super) fn with_relu(self, relu: bool) -> Self {
-        Self { relu, ..self }
-    }
-
     /// Input channels.
     #[must_use]
     pub const fn inputs(&self) -> usize {
         match self.kind {
-            ConvKind::Conv => self.dims[1] * self.groups,
+            ConvKind::Conv => self.dims[1],
             ConvKind::ConvTranspose => self.dims[0],
         }
     }
@@ -177,32 +145,22 @@ impl ConvSpec {
         &self.bias
     }
 
-    /// Padding above, below, left and right.
-    const fn pad(&self) -> [usize; 4] {
+    const fn pad(&self) -> usize {
         match self.padding {
             Some(pad) => pad,
-            None => [self.kernel() / 2; 4],
+            None => self.kernel() / 2,
         }
     }
 
     fn check(&self, name: &str) -> Result<(), BlockError> {
         let [.., rows, columns] = self.dims;
-        let Self {
-            stride,
-            dilation,
-            groups,
-            ..
-        } = self;
-        let is_zero = |sizes: &[usize]| sizes.contains(&0);
-        let reason = if is_zero(&self.dims) || is_zero(stride) || is_zero(dilation) || *groups == 0 {
+        let reason = if self.dims.contains(&0) || self.stride == 0 {
             format!(
-                "weights {:?}, stride {stride:?}, dilation {dilation:?} and {groups} groups: none may be 0",
-                self.dims
+                "weights {:?} and stride {}: none may be 0",
+                self.dims, self.stride
             )
-        } else if rows != columns && (self.padding.is_none() || self.kind == ConvKind::ConvTranspose) {
+        } else if rows != columns {
             format!("a kernel of {rows} x {columns}: square ones are expected")
-        } else if self.kind == ConvKind::Conv && !self.outputs().is_multiple_of(*groups) {
-            format!("{} output channels in {groups} groups", self.outputs())
         } else if self.bias.len() != self.outputs() {
             format!(
                 "{} biases for {} output channels",
@@ -215,16 +173,12 @@ impl ConvSpec {
         Err(BlockError::weights(name, reason))
     }
 
-    /// Size of an output axis, 0 for rows and 1 for columns; `None` where the kernel does not fit.
-    fn output_size(&self, axis: usize, input: usize) -> Option<usize> {
-        let (kernel, stride) = (self.dims[2 + axis], self.stride[axis]);
-        let [before, after] = [self.pad()[2 * axis], self.pad()[2 * axis + 1]];
+    /// Size of an output axis; `None` where the kernel does not fit.
+    fn output_size(&self, input: usize) -> Option<usize> {
+        let (kernel, pad) = (self.kernel(), self.pad());
         match self.kind {
-            ConvKind::Conv => {
-                let reach = (kernel - 1).checked_mul(self.dilation[axis])?.checked_add(1)?;
-                Some((input + before + after).checked_sub(reach)? / stride + 1)
-            }
-            ConvKind::ConvTranspose => (input.checked_sub(1)? * stride + kernel).checked_sub(before + after),
+            ConvKind::Conv => Some((input + 2 * pad).checked_sub(kernel)? / self.stride + 1),
+            ConvKind::ConvTranspose => (input.checked_sub(1)? * self.stride + kernel).checked_sub(2 * pad),
         }
         .filter(|&size| size > 0)
     }
@@ -272,8 +226,8 @@ impl ConvLayer {
     /// Shape of the output, `[N, C, H, W]`.
     pub(super) fn out_shape(&self, input: &Shape) -> Result<[usize; 4], BlockError> {
         let sizes = match input[..] {
-            [n, c, h, w] if c == self.spec.inputs() => (self.spec.output_size(0, h))
-                .zip(self.spec.output_size(1, w))
+            [n, c, h, w] if c == self.spec.inputs() => (self.spec.output_size(h))
+                .zip(self.spec.output_size(w))
                 .map(|(h, w)| [n, self.spec.outputs(), h, w]),
             _ => None,
         };
@@ -357,17 +311,16 @@ impl ConvLayer {
             output: output.operand(),
             residual: residual.map(DeviceTensor::operand),
             geometry,
-            groups: spec.groups,
+            groups: 1,
             activation,
             math: Math::Native,
         };
-        let [top, _, left, _] = spec.pad();
         if spec.kind == ConvKind::Conv {
             let geometry = Geometry2d {
-                kernel: [spec.dims[2], spec.dims[3]],
-                stride: spec.stride,
-                dilation: spec.dilation,
-                pad_begin: [top, left],
+                kernel: [spec.kernel(); 2],
+                stride: [spec.stride; 2],
+                dilation: [1; 2],
+                pad_begin: [spec.pad(); 2],
             };
             return Ok(vec![Part {
                 desc: desc(input, output, geometry),
@@ -376,15 +329,15 @@ impl ConvLayer {
         }
         let axis = |axis: usize| Axis {
             kernel: spec.kernel(),
-            stride: spec.stride[0],
-            pad: top,
+            stride: spec.stride,
+            pad: spec.pad(),
             input: input.view.shape[axis],
             output: output.view.shape[axis],
         };
         let phases = transposed::phases([axis(2), axis(3)])
             .map_err(|reason| BlockError::weights(&self.name, format!("{reason} is not supported")))?;
         let parts = phases.into_iter().map(|phase| {
-            let views = transposed::phase_views(&phase, spec.stride, &input.view, &output.view);
+            let views = transposed::phase_views(&phase, [spec.stride; 2], &input.view, &output.view);
             let [from, to] = views.map_err(BlockError::tensor(&self.name))?;
             let from = DeviceTensor { view: from, ..*input };
             let to = DeviceTensor { view: to, ..*output };
@@ -445,10 +398,8 @@ impl RowLinear {
             weight: turned.iter().copied().collect(),
             dims: [outputs, inputs, 1, 1],
             bias: bias.to_vec(),
-            stride: [1; 2],
-            padding: Some([0; 4]),
-            dilation: [1; 2],
-            groups: 1,
+            stride: 1,
+            padding: Some(0),
             relu,
             kind: ConvKind::Conv,
         };

@@ -17,7 +17,9 @@ use super::settings::{
     Clock, DEFAULT_FRAME_DEADLINE_MS, OnFull, OnStreamsFull, Precision, RestartSettings, SimulateSettings,
     Transport, WeightFormat, ZenohMode,
 };
-use crate::device::{ARENA_MIB, Backends, Bf16Sums, DeviceConfig, QUEUES, SPIN_US, THREADS, TRACE_REGION_MIB};
+use crate::device::{
+    ARENA_MIB, Backends, Bf16Sums, DeviceConfig, QUEUES, SPIN_US, THREADS, TRACE_REGION_MIB,
+};
 
 /// Largest capacity of a channel, in samples.
 pub(super) const MAX_CAPACITY: u32 = 65_536;

@@ -5,10 +5,12 @@ use std::fmt;
 use ndarray::Array4;
 
 use super::super::block_error::BlockError;
-use super::super::layers::{ConvLayer, ConvSpec, free, new_map};
-use crate::device::{BinaryKind, Device, OpDesc};
+use super::super::layers::{free, new_map};
+use crate::device::{Activation, BinaryKind, Device, OpDesc};
+use crate::ops::conv::{Conv2d, Conv2dSpec, Padding, WeightTerms};
 use crate::ops::{DeviceTensor, OpContext};
-use crate::tensor::Shape;
+use crate::precision::{Math, PrecisionPolicy};
+use crate::tensor::{DType, Shape};
 
 /// One convolution with batch normalisation folded into it.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,25 +83,42 @@ pub trait MapLayer: Send + Sync + fmt::Debug {
         input: &DeviceTensor,
         residual: &DeviceTensor,
     ) -> Result<DeviceTensor, BlockError> {
-        let output = self.forward(ops, input)?;
-        let sum = OpDesc::Binary {
-            lhs: output.operand(),
-            rhs: residual.operand(),
-            dst: output.operand(),
-            kind: BinaryKind::Add,
-        };
-        let buffers = [output.buffer, residual.buffer, output.buffer];
-        match ops.run(&sum, &buffers).map_err(BlockError::device("residual")) {
-            Ok(()) => Ok(output),
-            Err(error) => {
-                free(ops, &[output]);
-                Err(error)
-            }
-        }
+        sum_behind(self, ops, input, residual)
     }
 
     /// Returns the weights' memory. The layer may run again.
     fn release(&self, device: &mut dyn Device);
+}
+
+/// A layer's output, and another map added to it behind: of the output's type, or brought to it.
+fn sum_behind<L: MapLayer + ?Sized>(
+    layer: &L,
+    ops: &mut OpContext<'_>,
+    input: &DeviceTensor,
+    residual: &DeviceTensor,
+) -> Result<DeviceTensor, BlockError> {
+    const SUM: &str = "residual";
+    let output = layer.forward(ops, input)?;
+    let summed = ops.typecast(residual, output.dtype).and_then(|added| {
+        let sum = OpDesc::Binary {
+            lhs: output.operand(),
+            rhs: added.operand(),
+            dst: output.operand(),
+            kind: BinaryKind::Add,
+        };
+        let summed = ops.run(&sum, &[output.buffer, added.buffer, output.buffer]);
+        if added.buffer != residual.buffer {
+            free(ops, &[added]);
+        }
+        summed
+    });
+    match summed.map_err(BlockError::device(SUM)) {
+        Ok(()) => Ok(output),
+        Err(error) => {
+            free(ops, &[output]);
+            Err(error)
+        }
+    }
 }
 
 /// Makes the layers of a network: a function `(module, convolution, with a ReLU) -> layer`.
@@ -120,35 +139,111 @@ where
     }
 }
 
+/// How the convolutions of a network multiply and sum.
+#[derive(Debug, Clone)]
+enum Arithmetic {
+    Native,
+    ByModule(PrecisionPolicy),
+}
+
 /// The factory of plain convolutions.
-///
-/// # Errors
-/// [`BlockError::Weights`] for weights, bias and groups that do not fit each other.
-pub fn folded_convs(module: &str, params: ConvParams, relu: bool) -> Result<Box<dyn MapLayer>, BlockError> {
-    let ConvParams {
-        weight,
-        bias,
-        stride,
-        padding,
-        dilation,
-        groups,
-    } = params;
-    let bias = bias.unwrap_or_else(|| vec![0.0; weight.dim().0]);
-    let spec = ConvSpec::window(weight.view(), &bias, (stride, dilation), padding, groups).with_relu(relu);
-    Ok(Box::new(FoldedConv(ConvLayer::new(module.to_owned(), spec)?)))
+#[derive(Debug, Clone)]
+pub struct FoldedConvs {
+    arithmetic: Arithmetic,
+    terms: WeightTerms,
+}
+
+impl FoldedConvs {
+    /// Convolutions in the device's own arithmetic, with outputs of the input's type.
+    #[must_use]
+    pub const fn native() -> Self {
+        Self {
+            arithmetic: Arithmetic::Native,
+            terms: WeightTerms::One,
+        }
+    }
+
+    /// Convolutions of a precision that a policy decides by the name of the module; the precision's type of activations is
+    /// that of the output.
+    #[must_use]
+    pub const fn with_policy(policy: PrecisionPolicy) -> Self {
+        Self {
+            arithmetic: Arithmetic::ByModule(policy),
+            terms: WeightTerms::One,
+        }
+    }
+
+    /// With weights of so many bf16 terms.
+    #[must_use]
+    pub fn weight_terms(self, terms: WeightTerms) -> Self {
+        Self { terms, ..self }
+    }
+}
+
+impl ConvFactory for FoldedConvs {
+    fn layer(&self, module: &str, params: ConvParams, relu: bool) -> Result<Box<dyn MapLayer>, BlockError> {
+        let [top, bottom, left, right] = params.padding;
+        let (math, output) = match &self.arithmetic {
+            Arithmetic::Native => (Math::Native, None),
+            Arithmetic::ByModule(policy) => {
+                let precision = policy.resolve(module);
+                (precision.into(), Some(precision.activations))
+            }
+        };
+        let mut spec = Conv2dSpec::new(params.weight.view(), params.bias.as_deref(), math)
+            .stride(params.stride)
+            .padding(Padding::Explicit {
+                top,
+                left,
+                bottom,
+                right,
+            })
+            .dilation(params.dilation)
+            .groups(params.groups)
+            .weight_terms(self.terms);
+        if relu {
+            spec = spec.activation(Activation::Relu);
+        }
+        if let Some(dtype) = output {
+            spec = spec.output(dtype);
+        }
+        Ok(Box::new(FoldedConv {
+            fuses: self.terms == WeightTerms::One && !relu,
+            output,
+            layer: Conv2d::new(module, spec)?,
+        }))
+    }
 }
 
 /// A plain convolution.
 #[derive(Debug)]
-struct FoldedConv(ConvLayer);
+struct FoldedConv {
+    layer: Conv2d,
+    output: Option<DType>,
+    /// Whether another map can be added to the sums before they are rounded.
+    fuses: bool,
+}
 
 impl MapLayer for FoldedConv {
     fn out_shape(&self, input: &Shape) -> Result<[usize; 4], BlockError> {
-        self.0.out_shape(input)
+        let spec = self.layer.spec();
+        let sizes = match input[..] {
+            [n, c, h, w] if c == spec.inputs() => self.layer.out_hw([h, w]).map(|size| (n, size)),
+            _ => None,
+        };
+        let shape = sizes.map(|(n, [h, w])| [n, spec.outputs(), h, w]);
+        shape.ok_or_else(|| {
+            let [rows, columns] = spec.kernel();
+            let expected = format!(
+                "[N, {}, H, W] with room for a kernel of {rows} x {columns}",
+                spec.inputs()
+            );
+            BlockError::shape(self.layer.name(), "the input", *input, expected)
+        })
     }
 
     fn forward(&self, ops: &mut OpContext<'_>, input: &DeviceTensor) -> Result<DeviceTensor, BlockError> {
-        self.0.run_new(ops, input)
+        Ok(self.layer.forward(ops, input)?)
     }
 
     fn forward_add(
@@ -157,23 +252,33 @@ impl MapLayer for FoldedConv {
         input: &DeviceTensor,
         residual: &DeviceTensor,
     ) -> Result<DeviceTensor, BlockError> {
-        let shape = self.0.out_shape(&input.view.shape)?;
+        let dtype = self.output.unwrap_or(input.dtype);
+        let stored = [DType::F32, input.dtype].contains(&dtype);
+        if !self.fuses || !stored || residual.dtype != dtype {
+            return sum_behind(self, ops, input, residual);
+        }
+        let shape = self.out_shape(&input.view.shape)?;
         if residual.view.shape[..] != shape {
             let found = residual.view.shape;
             let expected = format!("{shape:?}");
-            return Err(BlockError::shape(self.0.name(), "the residual", found, expected));
+            return Err(BlockError::shape(
+                self.layer.name(),
+                "the residual",
+                found,
+                expected,
+            ));
         }
-        let output = new_map(ops, self.0.name(), shape, input.dtype)?;
-        match self.0.run(ops, input, &output, Some(residual)) {
+        let output = new_map(ops, self.layer.name(), shape, dtype)?;
+        match self.layer.forward_added(ops, input, residual, &output) {
             Ok(()) => Ok(output),
             Err(error) => {
                 free(ops, &[output]);
-                Err(error)
+                Err(error.into())
             }
         }
     }
 
     fn release(&self, device: &mut dyn Device) {
-        self.0.release(device);
+        self.layer.release(device);
     }
 }

@@ -4,9 +4,9 @@ use half::bf16;
 use ndarray::ArrayView2;
 
 use super::super::block_error::BlockError;
-use super::super::gather::gather_rows_into;
 use super::super::layers::free;
 use crate::device::BufferClass;
+use crate::ops::gather::gather_rows_into;
 use crate::ops::{DeviceTensor, OpContext};
 use crate::tensor::{DType, HostTensor, Shape, TensorError, TensorSpec};
 
@@ -203,7 +203,7 @@ pub fn dense_gather(
         .map_err(BlockError::device(DENSE))?;
     for slice in 0..slices {
         let gathered = dense_slice(index, &dense, slice, [slices, cells, columns])
-            .and_then(|[index, to]| gather_rows_into(ops, table, &index, &to));
+            .and_then(|[index, to]| Ok(gather_rows_into(ops, table, &index, &to)?));
         if let Err(error) = gathered {
             free(ops, &[dense]);
             return Err(error);

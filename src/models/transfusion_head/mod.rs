@@ -25,10 +25,10 @@ use ndarray::{Array2, ArrayView2, s};
 
 use self::constants::Constants;
 use super::block_error::BlockError;
-use super::gather::gather_rows;
 use super::layers::{RowLinear, free, free_buffer};
 use crate::device::{BinaryKind, BufferClass, Device, OpDesc};
 use crate::ops::attention::{AttentionError, pad_head_columns, pad_head_rows};
+use crate::ops::gather::gather_rows;
 use crate::ops::{DeviceTensor, OpContext};
 use crate::tensor::{DType, HostTensor, Shape, TensorSpec};
 
@@ -265,14 +265,20 @@ impl TransFusionQueryHead {
         let classes = self.first("the classes", &selection.classes)?;
         let mut made = Vec::new();
         let outcome = (|| {
-            let of_cell = keep(&mut made, gather_rows(ops, &features, &positions))?;
-            let of_class = keep(&mut made, gather_rows(ops, &constants.class_table, &classes))?;
+            let of_cell = keep(
+                &mut made,
+                gather_rows(ops, &features, &positions).map_err(BlockError::from),
+            )?;
+            let of_class = keep(
+                &mut made,
+                gather_rows(ops, &constants.class_table, &classes).map_err(BlockError::from),
+            )?;
             let content = add(ops, &of_cell, &of_class)?;
             match gather_rows(ops, &constants.query_pos, &positions) {
                 Ok(position) => Ok(Queries { content, position }),
                 Err(error) => {
                     made.push(content);
-                    Err(error)
+                    Err(BlockError::from(error))
                 }
             }
         })();
@@ -327,7 +333,7 @@ impl TransFusionQueryHead {
     ) -> Result<DeviceTensor, BlockError> {
         let heat = self.map("the heat map", heat, self.weights.num_classes)?;
         let positions = self.first("the positions", &selection.positions)?;
-        gather_rows(ops, &heat, &positions)
+        Ok(gather_rows(ops, &heat, &positions)?)
     }
 
     /// Outputs `[K, C]` that came to the host by name, `[channels, K]`.

@@ -164,7 +164,12 @@ impl Conv2d {
     }
 
     /// Runs without the activation and adds another map: `output = conv(input) + added`, added in fp32 and rounded once.
-    pub(super) fn forward_added(
+    /// Output and added map have one type: fp32, or the input's.
+    ///
+    /// # Errors
+    /// [`LayerError`]; nothing stays allocated but weights. [`LayerError::Refused`] for two-term weights, whose sum is one
+    /// of its own.
+    pub fn forward_added(
         &self,
         ops: &mut OpContext<'_>,
         input: &DeviceTensor,
@@ -172,6 +177,10 @@ impl Conv2d {
         output: &DeviceTensor,
     ) -> Result<(), LayerError> {
         self.check_output(input, output)?;
+        if self.spec.terms == WeightTerms::Two {
+            let reason = "a map is not added to the sum of two terms: add it behind the layer";
+            return Err(LayerError::refused(&self.name, reason));
+        }
         let after = After {
             activation: Activation::Identity,
             residual: Some(added),
