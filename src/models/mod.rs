@@ -9,7 +9,7 @@
 //! ([`pillars`]), the scatter to a canvas ([`gather`]), backbone and neck ([`second`]), the head ([`centerhead`]). Each
 //! is built from host weights, brings them to the device in its first run, and computes into device tensors.
 //!
-//! May be called by the rooms below it; calls `numeric`, `tensor`, `device`, `ops` and `weights`.
+//! May be called by the rooms below it; calls `numeric`, `tensor`, `precision`, `device`, `ops` and `weights`.
 
 mod block_error;
 pub mod centerhead;
@@ -29,6 +29,7 @@ mod movement;
 pub mod pillars;
 mod place;
 mod plan;
+mod precise;
 mod resize;
 pub mod second;
 mod survey;
