@@ -109,6 +109,17 @@ impl UnsafeLive {
     }
 }
 
+/// When one launch of a trace ran.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaunchTime {
+    /// What it computed.
+    pub op: OpDesc,
+    /// When it began, in nanoseconds after the first launch of the trace began.
+    pub start_ns: u64,
+    /// When it ended.
+    pub end_ns: u64,
+}
+
 /// Whether the device still works.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeviceHealth {
@@ -269,6 +280,23 @@ pub trait Device: Send {
     /// [`DeviceError::UnsafeReplay`] while a program that was compiled, or a buffer that was allocated and not
     /// acknowledged, after the capture is alive.
     fn replay(&mut self, cq: Cq, trace: TraceId) -> Result<(), DeviceError>;
+
+    /// Runs a trace as [`Device::replay`] does, waits for it, and tells when each of its launches ran. For looking at a
+    /// trace, not for running it: it allocates. A device that cannot time its launches refuses.
+    ///
+    /// # Errors
+    /// As [`Device::replay`]; [`DeviceError::NoProfile`]; [`DeviceError::Timeout`] after the deadline.
+    fn profile(
+        &mut self,
+        cq: Cq,
+        trace: TraceId,
+        deadline: Duration,
+    ) -> Result<Vec<LaunchTime>, DeviceError> {
+        let _ = (cq, trace, deadline);
+        Err(DeviceError::NoProfile {
+            backend: self.caps().backend,
+        })
+    }
 
     /// Frees a trace.
     ///

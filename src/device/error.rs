@@ -144,6 +144,12 @@ pub enum DeviceError {
         /// The refused layout.
         layout: Layout,
     },
+    /// A device that cannot time the launches of a trace.
+    #[error("the {backend} device cannot tell when the launches of a trace run: profile on the cpu device")]
+    NoProfile {
+        /// Name of the backend.
+        backend: &'static str,
+    },
     /// A configuration that the device cannot open with.
     #[error("device configuration: {0}")]
     Config(String),

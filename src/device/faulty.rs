@@ -10,7 +10,8 @@ use super::fault::{EventFate, FaultScript, Hits};
 use super::slot::SlotLease;
 use super::{
     BufferClass, BufferId, Cq, Device, DeviceCaps, DeviceError, DeviceHealth, DeviceMemory, EventId,
-    FaultCall, FaultPlan, HostSlot, MissPolicy, OpDesc, ProgramId, TraceId, UnsafeLive, WeightDesc,
+    FaultCall, FaultPlan, HostSlot, LaunchTime, MissPolicy, OpDesc, ProgramId, TraceId, UnsafeLive,
+    WeightDesc,
 };
 use crate::tensor::TensorSpec;
 
@@ -445,6 +446,22 @@ impl Device for FaultDevice {
             return self.hold(cq, None);
         }
         self.slowly(cq, hits.slow, |device| device.replay(cq, trace))
+    }
+
+    fn profile(
+        &mut self,
+        cq: Cq,
+        trace: TraceId,
+        deadline: Duration,
+    ) -> Result<Vec<LaunchTime>, DeviceError> {
+        self.usable()?;
+        if self.stands(cq) {
+            return Err(DeviceError::Timeout {
+                what: format!("a profile of {trace}"),
+                waited: deadline,
+            });
+        }
+        self.inner.profile(cq, trace, deadline)
     }
 
     fn release_trace(&mut self, trace: TraceId) -> Result<(), DeviceError> {

@@ -12,12 +12,15 @@ mod backends;
 mod config;
 pub mod conformance;
 mod contract;
+mod cost;
 pub mod cpu;
 mod error;
 pub mod fault;
 mod faulty;
 mod ids;
 mod op;
+mod op_matrix;
+mod op_query;
 mod random;
 pub mod sim;
 mod slot;
@@ -27,21 +30,28 @@ pub use backends::{
     Backend, BackendKind, Backends, DeviceChoice, OpenError, OpenedDevice, UnknownBackend, describe,
 };
 pub use config::{
-    ARENA_MIB, ConfigError, DeviceConfig, DeviceLayer, ENVIRONMENT_PREFIX, QUEUES, SPIN_US, THREADS,
+    ARENA_MIB, Bf16Sums, ConfigError, DeviceConfig, DeviceLayer, ENVIRONMENT_PREFIX, QUEUES, SPIN_US, THREADS,
     TRACE_REGION_MIB, Threads,
 };
 pub(crate) use contract::moment_after;
 pub use contract::{
-    BufferClass, CaptureKind, Device, DeviceCaps, DeviceHealth, DeviceMemory, MissPolicy, UnsafeLive,
+    BufferClass, CaptureKind, Device, DeviceCaps, DeviceHealth, DeviceMemory, LaunchTime, MissPolicy,
+    UnsafeLive,
 };
+pub use cost::OpCost;
 pub use cpu::{CpuConfig, CpuDevice};
 pub use error::DeviceError;
 pub use fault::{Fault, FaultAt, FaultCall, FaultKind, FaultPlan};
 pub use faulty::{FaultDevice, InjectedFaults};
 pub use ids::{BufferId, Cq, EventId, ProgramId, TraceId};
 pub use op::{
-    Activation, BinaryKind, Conv2dDesc, DenseLayer, Geometry2d, OpDesc, Operand, PillarsDesc, Pool2dDesc,
-    PoolKind, Scalar, WeightDesc,
+    Activation, BinaryKind, Conv2dDesc, DenseLayer, GatherConvDesc, Geometry2d, OpDesc, Operand, PillarsDesc,
+    Pool2dDesc, PoolKind, Scalar, TapTable, WeightDesc,
+};
+pub use op_matrix::{LayerNormDesc, MatMulDesc, ReduceDesc, ReduceKind, SdpaDesc};
+pub use op_query::{
+    GridSampleDesc, LocalMaxDesc, OutsidePixels, SampleWeights, Sampling, SegmentOp, SegmentReduceDesc,
+    SplitIndexDesc, TopKDesc, TopKOrder, Unpooled,
 };
 pub use sim::{OnRace, Race, SimConfig, SimCosts, SimDevice};
 pub use slot::{HostSlot, SlotError};

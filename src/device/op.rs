@@ -4,6 +4,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::op_matrix::{LayerNormDesc, MatMulDesc, ReduceDesc, SdpaDesc};
+use super::op_query::{GridSampleDesc, LocalMaxDesc, SegmentReduceDesc, SplitIndexDesc, TopKDesc};
 use crate::precision::Math;
 use crate::tensor::{DType, View};
 
@@ -78,6 +80,39 @@ pub enum Activation {
     Tanh,
     /// `exp(x)`
     Exp,
+    /// The error function.
+    Erf,
+    /// `x / 2 * (1 + erf(x / sqrt(2)))`
+    Gelu,
+    /// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))`
+    GeluTanh,
+    /// Square root.
+    Sqrt,
+    /// `1 / sqrt(x)`
+    Rsqrt,
+    /// Magnitude.
+    Abs,
+    /// `-x`
+    Neg,
+    /// Natural logarithm.
+    Log,
+    /// `log(1 + exp(x))`
+    Softplus,
+    /// `x < 0 ? alpha * (exp(x) - 1) : x`
+    Elu {
+        /// Minus the limit of large negative numbers.
+        alpha: Scalar,
+    },
+    /// `1 / x`
+    Reciprocal,
+    /// The next integer at or below.
+    Floor,
+    /// The next integer at or above.
+    Ceil,
+    /// The nearest integer; of two, the even one.
+    Round,
+    /// `x * tanh(log(1 + exp(x)))`
+    Mish,
 }
 
 /// Element-wise functions of two tensors.
@@ -96,6 +131,29 @@ pub enum BinaryKind {
     Max,
     /// `min(a, b)`
     Min,
+    /// `a == b ? 1 : 0`; 0 where either is NaN.
+    Equal,
+    /// `a < b ? 1 : 0`; 0 where either is NaN.
+    Less,
+    /// `a <= b ? 1 : 0`; 0 where either is NaN.
+    LessOrEqual,
+    /// `a / b` cut to a whole number; exact for whole `a` and `b` below 2^24 in magnitude.
+    Quotient,
+    /// `a - b * floor(a / b)`, which has the sign of `b`; exact for whole `a` and `b` below 2^24 in magnitude.
+    Remainder,
+    /// `a < 0 ? a * b : a`, ONNX's PRelu.
+    LeakyRelu,
+}
+
+/// Where the elements of one output row or column of a resize come from: `taps` weighted positions each.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct TapTable {
+    /// Positions that one output element reads, at least one.
+    pub taps: usize,
+    /// Source positions, `taps` for each output element.
+    pub positions: Arc<[u32]>,
+    /// Weights, one for each position.
+    pub weights: Arc<[Scalar]>,
 }
 
 /// Window geometry of a convolution or pooling, `[rows, columns]`.
@@ -179,6 +237,31 @@ pub struct PillarsDesc {
     pub hidden: Option<usize>,
 }
 
+/// A sparse convolution in gather form: `out[o] = act(bias + sum_k table[index[o, k]] W[k] (+ residual[o]))`. An entry of
+/// the index that the table does not have, such as a sentinel, contributes nothing, and nothing outside the table is
+/// read, whatever the buffer holds.
+///
+/// All arithmetic is fp32, weights included, whatever the storage: one chain of fused multiply-adds an output, which
+/// starts at the bias and takes the taps that are there in order, then input channels; then residual and activation.
+///
+/// Bound buffers: table, index, prepared weights, residual if present, output if present, then the terms.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct GatherConvDesc {
+    /// Rows of the input, `[V, Cin]`, fp32 or bf16, channel stride 1.
+    pub table: Operand,
+    /// Row of each tap, `[rows, K]`, uint32.
+    pub index: Operand,
+    /// Added before the activation, `[rows, Cout]`, fp32 or bf16, channel stride 1.
+    pub residual: Option<Operand>,
+    /// The result, `[rows, Cout]`, fp32, channel stride 1.
+    pub output: Option<Operand>,
+    /// The result as the sum of at most two bf16 values, `[rows, Cout]` each, channel stride 1: the result rounded, and
+    /// what the rounding left, rounded. There is an output, a term, or both.
+    pub terms: Vec<Operand>,
+    /// Applied last.
+    pub activation: Activation,
+}
+
 /// What one program computes. Shapes, strides, types and constants are part of the description; buffers are
 /// bound at launch, in the order that each variant states.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -225,7 +308,7 @@ pub enum OpDesc {
         activation: Activation,
     },
     /// Element-wise function of two tensors, already broadcast to one shape. Buffers: left, right,
-    /// destination.
+    /// destination (may be one of the operands' under its view).
     Binary {
         /// Left operand.
         lhs: Operand,
@@ -270,6 +353,80 @@ pub enum OpDesc {
     },
     /// Feature net of pillars. Buffers: points, weights, output.
     Pillars(PillarsDesc),
+    /// Sparse convolution. Buffers: table, index, weights, residual if present, output if present, terms.
+    GatherConv(GatherConvDesc),
+    /// `condition != 0 ? yes : no`, all broadcast to one shape; NaN counts as true. The chosen element is moved, so
+    /// infinities and NaN of the other one do not matter. Buffers: condition, yes, no, destination.
+    Select {
+        /// float32 or bfloat16.
+        condition: Operand,
+        /// float32 or bfloat16.
+        yes: Operand,
+        /// Of `yes`'s type.
+        no: Operand,
+        /// Of `yes`'s type.
+        dst: Operand,
+    },
+    /// Picks along one axis by an index that lies on the device: `dst[.., i, ..] = src[.., index[.., i, ..], ..]`, with
+    /// the index of the destination's shape (stride 0 where it does not depend on an axis, so that whole rows are
+    /// picked). A negative index counts from the end; one outside the axis gives zero, and nothing outside the source
+    /// is read whatever the buffer holds. Buffers: source, index, destination.
+    GatherElements {
+        /// Of any type; along other axes at least as long as the destination.
+        src: Operand,
+        /// uint32, int32 or whole numbers in float32.
+        index: Operand,
+        /// Of the source's type.
+        dst: Operand,
+        /// The axis of the source that the index counts along.
+        axis: usize,
+    },
+    /// Writes along one axis by an index that lies on the device: `dst[.., index[.., i, ..], ..] = updates[.., i, ..]`
+    /// for rising `i`, so that the last of several updates of one place stays, or combined with what is there. What no
+    /// index names stays as it is. A negative index counts from the end; one outside the axis writes nothing.
+    /// Buffers: updates, index, destination.
+    ScatterElements {
+        /// Of the destination's type.
+        updates: Operand,
+        /// uint32, int32 or whole numbers in float32; of the updates' shape.
+        index: Operand,
+        /// Any type, float32 or bfloat16 where updates are combined; along other axes at least as long as the updates.
+        dst: Operand,
+        /// The axis of the destination that the index counts along.
+        axis: usize,
+        /// `kind(there, update)` instead of the update.
+        combine: Option<BinaryKind>,
+    },
+    /// Resize of `[N, C, H, W]` by weighted sums of rows, then of columns, in fp32 and in the order of the taps.
+    /// Buffers: source, destination.
+    ResizeTaps {
+        /// Source, channel stride 1, float32 or bfloat16.
+        src: Operand,
+        /// Destination of the same type, channel stride 1.
+        dst: Operand,
+        /// Source rows of each output row.
+        rows: TapTable,
+        /// Source columns of each output column.
+        columns: TapTable,
+    },
+    /// Matrix product. Buffers: left, right, output, bias if present.
+    MatMul(MatMulDesc),
+    /// Normalisation over the last axes. Buffers: source, destination, then residual, gamma, beta if present.
+    LayerNorm(LayerNormDesc),
+    /// Reduction over axes. Buffers: source, destination.
+    Reduce(ReduceDesc),
+    /// First elements of an order. Buffers: source, values, indices.
+    TopK(TopKDesc),
+    /// Positions taken apart into row and place. Buffers: index, major, minor.
+    SplitIndex(SplitIndexDesc),
+    /// Local maxima of maps. Buffers: input, output.
+    LocalMax(LocalMaxDesc),
+    /// Maps sampled at given places. Buffers: input, grid, output.
+    GridSample(GridSampleDesc),
+    /// Runs of rows reduced. Buffers: rows, offsets, result.
+    SegmentReduce(SegmentReduceDesc),
+    /// Attention. Buffers: query, key, value, output, mask if present.
+    Sdpa(SdpaDesc),
 }
 
 impl OpDesc {
@@ -288,6 +445,20 @@ impl OpDesc {
             Self::Gather { .. } => "gather",
             Self::GatherRows { .. } => "gather_rows",
             Self::Pillars(_) => "pillars",
+            Self::GatherConv(_) => "gather_conv",
+            Self::Select { .. } => "select",
+            Self::GatherElements { .. } => "gather_elements",
+            Self::ScatterElements { .. } => "scatter_elements",
+            Self::ResizeTaps { .. } => "resize_taps",
+            Self::MatMul(_) => "matmul",
+            Self::LayerNorm(_) => "layer_norm",
+            Self::Reduce(_) => "reduce",
+            Self::TopK(_) => "topk",
+            Self::SplitIndex(_) => "split_index",
+            Self::LocalMax(_) => "local_max",
+            Self::GridSample(_) => "grid_sample",
+            Self::SegmentReduce(_) => "segment_reduce",
+            Self::Sdpa(_) => "sdpa",
         }
     }
 }
@@ -315,6 +486,15 @@ pub enum WeightDesc<'a> {
         first: DenseLayer<'a>,
         /// Second layer, where there is one; its inputs are the first layer's outputs, then their maxima.
         second: Option<DenseLayer<'a>>,
+    },
+    /// Weights and bias of a sparse convolution, fp32 whatever the storage.
+    GatherConv {
+        /// The convolution that will use them.
+        desc: &'a GatherConvDesc,
+        /// `[Cout, K, Cin]`, row-major: the filter `[Cout, k0, k1, k2, Cin]` with its taps in order.
+        weight: &'a [f32],
+        /// One value per output channel; absent means zeros.
+        bias: Option<&'a [f32]>,
     },
 }
 

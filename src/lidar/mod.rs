@@ -28,6 +28,7 @@ mod remap;
 mod rotated;
 mod rounded;
 mod simd_cells;
+pub mod sparse;
 mod streams;
 mod transfusion_decode;
 

@@ -1,6 +1,8 @@
 //! What can be wrong with a network's blocks.
 
 use crate::device::DeviceError;
+use crate::ops::OpRefusal;
+use crate::ops::attention::AttentionError;
 use crate::tensor::{DType, Shape, TensorError};
 
 /// Why a block was not built or did not run. Each names the block or layer.
@@ -65,6 +67,17 @@ pub enum BlockError {
         /// What the device said.
         source: Box<DeviceError>,
     },
+    /// Attention was refused.
+    #[error("{block}: {source}")]
+    Attention {
+        /// The block or layer.
+        block: String,
+        /// What is wrong.
+        source: Box<AttentionError>,
+    },
+    /// An operation that a block is made of refused.
+    #[error(transparent)]
+    Op(#[from] OpRefusal),
 }
 
 impl BlockError {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::facts::Facts;
 use super::fuse_pillars::join_pillars;
+use super::passes::Passes;
 use crate::device::{Activation, Scalar};
 use crate::tensor::Shape;
 use crate::weights::{Node, OnnxModel};
@@ -79,11 +80,12 @@ struct Pattern {
 }
 
 /// Groups the nodes that the outputs depend on, in running order.
-pub(super) fn groups(model: &OnnxModel, facts: &Facts) -> Vec<Group> {
+pub(super) fn groups(model: &OnnxModel, facts: &Facts, passes: Passes) -> Vec<Group> {
     let live = live_nodes(model, facts);
     let mut fuser = Fuser {
         model,
         facts,
+        passes,
         outputs: model.outputs().iter().map(|o| o.name.as_str()).collect(),
         claimed: HashSet::new(),
         live: live.iter().copied().collect(),
@@ -92,12 +94,14 @@ pub(super) fn groups(model: &OnnxModel, facts: &Facts) -> Vec<Group> {
     for &index in &live {
         if fuser.is(index, "Conv") || fuser.is(index, "ConvTranspose") {
             groups.push(fuser.conv(index));
-        } else if fuser.is(index, "MatMul") || fuser.is(index, "Gemm") {
+        } else if fuser.is_dense(index) {
             groups.push(fuser.dense(index));
         }
     }
-    for &index in &live {
-        groups.extend(fuser.spelled_out(index));
+    if passes.patterns {
+        for &index in &live {
+            groups.extend(fuser.spelled_out(index));
+        }
     }
     for &index in &live {
         if !fuser.claimed.contains(&index) {
@@ -105,7 +109,10 @@ pub(super) fn groups(model: &OnnxModel, facts: &Facts) -> Vec<Group> {
         }
     }
     groups.sort_by_key(|g| g.at);
-    join_pillars(model, facts, groups)
+    match passes.patterns {
+        true => join_pillars(model, facts, groups),
+        false => groups,
+    }
 }
 
 /// Positions of the nodes that the outputs depend on and that are no constants, in order.
@@ -129,6 +136,7 @@ fn live_nodes(model: &OnnxModel, facts: &Facts) -> Vec<usize> {
 struct Fuser<'a> {
     model: &'a OnnxModel,
     facts: &'a Facts,
+    passes: Passes,
     outputs: HashSet<&'a str>,
     claimed: HashSet<usize>,
     live: HashSet<usize>,
@@ -191,9 +199,13 @@ impl<'a> Fuser<'a> {
         let value = |at: usize, fuser: &Self| fuser.result(at).unwrap_or_default();
         if let Some(next) = self.only_reader(value(at, self)) {
             let addend = self.other(next, value(at, self));
-            if self.is(next, "BatchNormalization") && self.node(next).input(0) == Some(value(at, self)) {
+            if self.passes.norms
+                && self.is(next, "BatchNormalization")
+                && self.node(next).input(0) == Some(value(at, self))
+            {
                 (norm, at) = (Some(next), next);
-            } else if self.is(next, "Add")
+            } else if self.passes.followers
+                && self.is(next, "Add")
                 && let Some(addend) = addend
                 && self.adds_per_channel(value(at, self), addend)
             {
@@ -204,7 +216,8 @@ impl<'a> Fuser<'a> {
         if let Some((found, last)) = self.activation_of(value(at, self)) {
             (activation, at) = (found, last);
         }
-        if let Some(next) = self.only_reader(value(at, self))
+        if self.passes.followers
+            && let Some(next) = self.only_reader(value(at, self))
             && self.is(next, "Add")
             && let Some(other) = self.other(next, value(at, self))
             && self.facts.array(other).is_none()
@@ -224,9 +237,32 @@ impl<'a> Fuser<'a> {
         self.group(kind, at)
     }
 
+    /// Whether a node multiplies rows by a constant matrix, and adds nothing but a constant row.
+    fn is_dense(&self, index: usize) -> bool {
+        let node = self.node(index);
+        let matrix = node.input(1).and_then(|matrix| self.facts.array(matrix));
+        let rows = node.input(0).filter(|rows| self.facts.array(rows).is_none());
+        let rank = rows
+            .and_then(|rows| self.facts.shape(rows))
+            .map_or(0, |shape| shape.rank());
+        let of_rows = matrix.is_some_and(|m| m.shape().rank() == 2 && m.element().is_float()) && rank >= 2;
+        if self.is(index, "MatMul") {
+            return of_rows;
+        }
+        let addend = match node.input(2) {
+            None => true,
+            Some(addend) => self.facts.array(addend).is_some_and(|a| {
+                let columns = a.shape().last().copied().unwrap_or(1);
+                a.element().is_float() && a.shape().elements() == columns
+            }),
+        };
+        let turned = node.int("transA").ok().flatten().unwrap_or(0) != 0;
+        self.is(index, "Gemm") && of_rows && addend && !turned
+    }
+
     /// The function that is all that is made of a value, and the position of its last node; its nodes are claimed.
     fn activation_of(&mut self, sum: &str) -> Option<(Activation, usize)> {
-        if self.outputs.contains(sum) {
+        if self.outputs.contains(sum) || !self.passes.followers {
             return None;
         }
         let pattern = self.pattern(sum)?;
@@ -244,9 +280,12 @@ impl<'a> Fuser<'a> {
         self.claimed.insert(product);
         let (mut at, mut norm, mut bias) = (product, None, None);
         let value = |at: usize, fuser: &Self| fuser.result(at).unwrap_or_default();
-        if let Some((index, last)) = self.norm_of_columns(value(at, self)) {
+        if self.passes.norms
+            && let Some((index, last)) = self.norm_of_columns(value(at, self))
+        {
             (norm, at) = (Some(index), last);
-        } else if let Some(next) = self.only_reader(value(at, self))
+        } else if self.passes.followers
+            && let Some(next) = self.only_reader(value(at, self))
             && self.is(next, "Add")
             && let Some(addend) = self.other(next, value(at, self))
             && self.adds_per_column(value(at, self), addend)
@@ -350,7 +389,10 @@ impl<'a> Fuser<'a> {
             }),
             _ => None,
         };
-        self.spelled_pattern(value).or_else(single)
+        match self.passes.patterns {
+            true => self.spelled_pattern(value).or_else(single),
+            false => single(),
+        }
     }
 
     /// `x * Sigmoid(x)`, `x * HardSigmoid(x)` and the forms of `x * Clip(x + 3, 0, 6) / 6`.
@@ -438,6 +480,25 @@ pub(super) fn activation(node: &Node, facts: &Facts) -> Option<Activation> {
     let float = |name: &str, default: f32| Some(Scalar::new(node.float(name).ok()?.unwrap_or(default)));
     Some(match node.op_type.as_str() {
         "Relu" => Activation::Relu,
+        "Abs" => Activation::Abs,
+        "Ceil" => Activation::Ceil,
+        "Elu" => Activation::Elu {
+            alpha: float("alpha", 1.0)?,
+        },
+        "Erf" => Activation::Erf,
+        "Floor" => Activation::Floor,
+        "Gelu" => match node.text("approximate").ok()?.unwrap_or("none") {
+            "none" => Activation::Gelu,
+            "tanh" => Activation::GeluTanh,
+            _ => return None,
+        },
+        "Log" => Activation::Log,
+        "Mish" => Activation::Mish,
+        "Neg" => Activation::Neg,
+        "Reciprocal" => Activation::Reciprocal,
+        "Round" => Activation::Round,
+        "Softplus" => Activation::Softplus,
+        "Sqrt" => Activation::Sqrt,
         "Sigmoid" => Activation::Sigmoid,
         "Tanh" => Activation::Tanh,
         "Exp" => Activation::Exp,

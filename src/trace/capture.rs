@@ -7,8 +7,8 @@ use super::error::{OutputProblem, missing_program};
 use super::pass::PassDevice;
 use super::runner::TraceRunner;
 use super::tables::Tables;
-use super::variant::{Captured, OutputSource, Pass};
-use super::{OutputInfo, Phase, TraceContext, TraceError, WorkError};
+use super::variant::{Captured, OutputSource, Pass, PassKind};
+use super::{OutputInfo, Phase, Taps, TraceContext, TraceError, WorkError};
 use crate::device::{Cq, Device, DeviceError, MissPolicy};
 use crate::ops::{DeviceTensor, OpContext};
 use crate::tensor::{Layout, TensorSpec};
@@ -69,7 +69,7 @@ impl TraceRunner {
     fn warm_variant(&mut self, device: &mut dyn Device, index: usize) -> Result<(), TraceError> {
         for _ in 0..self.options.warmup_runs {
             for phase in self.phases.all() {
-                let pass = self.forward(device, index, phase, false);
+                let pass = self.forward(device, index, phase, PassKind::WarmUp);
                 self.drain(device)?;
                 self.free_owned(device, &pass?.outputs)?;
             }
@@ -144,7 +144,9 @@ impl TraceRunner {
         let begun = device.begin_capture(Cq::COMPUTE);
         begun.map_err(|source| self.capture_error(index, source))?;
         // The capture must end whatever the variant's function does.
-        let forward = catch_unwind(AssertUnwindSafe(|| self.forward(device, index, phase, true)));
+        let forward = catch_unwind(AssertUnwindSafe(|| {
+            self.forward(device, index, phase, PassKind::Capture)
+        }));
         let pass = match forward {
             Ok(Ok(pass)) => pass,
             Ok(Err(error)) => {
@@ -212,12 +214,20 @@ impl TraceRunner {
         device: &mut dyn Device,
         index: usize,
         phase: Phase,
-        capturing: bool,
+        kind: PassKind,
     ) -> Result<Pass, TraceError> {
         let variant = &mut self.variants[index];
         let names = [&*self.name, &*variant.name];
         let mut device = PassDevice::new(device, &self.tables.held);
-        let mut context = TraceContext::new(&mut device, &self.tables, names, phase, capturing);
+        let taps = match kind {
+            PassKind::WarmUp => None,
+            PassKind::Capture | PassKind::Eager => match &mut self.taps {
+                Some(taps) => Some(&mut **taps as &mut dyn Taps),
+                None => None,
+            },
+        };
+        let capturing = kind == PassKind::Capture;
+        let mut context = TraceContext::new(&mut device, &self.tables, names, phase, capturing, taps);
         let outcome = (variant.forward)(&mut context);
         let touched = context.finish();
         let tensors = outcome.map_err(|source| forward_error(names, source))?;

@@ -4,7 +4,8 @@ use smallvec::{SmallVec, smallvec};
 
 use super::error::variant_text;
 use super::tables::{State, Tables};
-use super::{Phase, TraceError};
+use super::taps::{TapPoint, read_strided};
+use super::{Phase, Taps, TraceError};
 use crate::device::{Cq, Device};
 use crate::ops::{DeviceTensor, OpContext};
 use crate::tensor::{Layout, TensorSpec};
@@ -21,6 +22,7 @@ pub struct TraceContext<'a> {
     phase: Phase,
     capturing: bool,
     touched: Touched,
+    taps: Option<TapPoint<'a>>,
 }
 
 /// What a function wrote.
@@ -77,6 +79,7 @@ impl<'a> TraceContext<'a> {
         [runner, variant]: [&'a str; 2],
         phase: Phase,
         capturing: bool,
+        taps: Option<&'a mut dyn Taps>,
     ) -> Self {
         Self {
             ops: OpContext::new(device, Cq::COMPUTE),
@@ -89,6 +92,10 @@ impl<'a> TraceContext<'a> {
                 outputs: SmallVec::new(),
                 states: smallvec![StateTouch::Untouched; tables.states.len()],
             },
+            taps: taps.map(|taps| TapPoint {
+                taps,
+                scope: String::new(),
+            }),
         }
     }
 
@@ -182,6 +189,53 @@ impl<'a> TraceContext<'a> {
         let spec = self.tables.outputs[self.find_output(name)?].spec;
         self.write("output", name, &spec, &target, value)?;
         Ok(target)
+    }
+
+    /// Shows a value to the taps of the runner, if it has any and they want it: in an eager run the value is waited for and
+    /// read at once, so that it may be overwritten afterwards. Otherwise this does nothing and costs nothing.
+    ///
+    /// # Errors
+    /// [`TraceError::TapInCapture`] for a value that is wanted while launches are recorded; [`TraceError::Tap`] if it cannot
+    /// be read, or the taps refuse it.
+    pub fn tap(&mut self, name: &str, value: &DeviceTensor) -> Result<(), TraceError> {
+        let Some(point) = &mut self.taps else {
+            return Ok(());
+        };
+        let name = format!("{}{name}", point.scope);
+        if !point.taps.wants(&name) {
+            return Ok(());
+        }
+        let [runner, variant] = [self.runner, self.variant].map(str::to_owned);
+        if self.capturing {
+            return Err(TraceError::TapInCapture {
+                runner,
+                variant,
+                name,
+            });
+        }
+        let read = read_strided(&mut self.ops, value);
+        let taken = read.and_then(|value| point.taps.take(&name, value));
+        taken.map_err(|source| TraceError::Tap {
+            runner,
+            variant,
+            name,
+            source,
+        })
+    }
+
+    /// Runs a part of the function whose taps carry `prefix.` before their names.
+    pub fn scope<T>(&mut self, prefix: &str, part: impl FnOnce(&mut Self) -> T) -> T {
+        let Some(point) = &mut self.taps else {
+            return part(self);
+        };
+        let outside = point.scope.len();
+        point.scope.push_str(prefix);
+        point.scope.push('.');
+        let result = part(self);
+        if let Some(point) = &mut self.taps {
+            point.scope.truncate(outside);
+        }
+        result
     }
 
     /// Name of the variant.

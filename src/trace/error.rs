@@ -44,6 +44,31 @@ pub enum TraceError {
         /// What its function answered.
         source: WorkError,
     },
+    /// A value that the taps want, shown while launches are recorded: it does not exist then.
+    #[error(
+        "{runner}: variant {variant}: {name} cannot be tapped in a capture, which runs nothing: take the taps away before \
+         capturing, and look in an eager run"
+    )]
+    TapInCapture {
+        /// Name of the runner.
+        runner: String,
+        /// The variant.
+        variant: String,
+        /// Name of the value, with its scopes.
+        name: String,
+    },
+    /// A tapped value that cannot be read, or that the taps refused.
+    #[error("{runner}: variant {variant}: tapping {name}: {source}")]
+    Tap {
+        /// Name of the runner.
+        runner: String,
+        /// The variant.
+        variant: String,
+        /// Name of the value, with its scopes.
+        name: String,
+        /// What went wrong.
+        source: WorkError,
+    },
     /// A staging function or eager warm-up failed.
     #[error("{runner}: {work}: {source}")]
     Work {
@@ -302,6 +327,8 @@ impl TraceError {
         match self {
             Self::WrongTensor { runner, variant, .. }
             | Self::Overlap { runner, variant, .. }
+            | Self::TapInCapture { runner, variant, .. }
+            | Self::Tap { runner, variant, .. }
             | Self::Write { runner, variant, .. } => runner == of_runner && variant == of_variant,
             Self::Unknown { runner, .. } => *runner == variant_text(of_runner, of_variant),
             _ => false,

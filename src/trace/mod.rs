@@ -9,6 +9,7 @@
 //! - warm-up and capture: every variant once in every [`Phase`]
 //! - the steady state: upload, replay, read; in it nothing allocates
 //! - states on queue 0, in order with the replays; banks, one for each stream
+//! - looking inside: [`Taps`] see values of eager runs, [`TraceRunner::profile`] times the launches of a replay
 //!
 //! # Long graphs
 //!
@@ -35,6 +36,7 @@ mod run;
 mod runner;
 mod states;
 mod tables;
+mod taps;
 mod variant;
 
 pub use banks::{BankError, BankOptions, FreshReason, Freshness, OnFull, Select, StreamBanks};
@@ -50,4 +52,5 @@ pub use protocol::ProtocolStep;
 pub use run::Pending;
 pub use runner::TraceRunner;
 pub use states::ResetValue;
+pub use taps::Taps;
 pub use variant::{EagerFn, OutputInfo, StageFn, VariantFn, WorkError};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::tables::Held;
 use crate::device::{
     BufferClass, BufferId, Cq, Device, DeviceCaps, DeviceError, DeviceHealth, DeviceMemory, EventId,
-    HostSlot, MissPolicy, OpDesc, ProgramId, TraceId, UnsafeLive, WeightDesc,
+    HostSlot, LaunchTime, MissPolicy, OpDesc, ProgramId, TraceId, UnsafeLive, WeightDesc,
 };
 use crate::tensor::TensorSpec;
 
@@ -158,6 +158,10 @@ impl Device for PassDevice<'_> {
 
     fn replay(&mut self, _: Cq, _: TraceId) -> Result<(), DeviceError> {
         Err(Self::refused("replaying a trace inside a traced function"))
+    }
+
+    fn profile(&mut self, _: Cq, _: TraceId, _: Duration) -> Result<Vec<LaunchTime>, DeviceError> {
+        Err(Self::refused("profiling a trace inside a traced function"))
     }
 
     fn release_trace(&mut self, _: TraceId) -> Result<(), DeviceError> {

@@ -7,7 +7,7 @@ use super::runner::{TraceRunner, spec_text};
 use super::tables::ReadMark;
 use super::variant::{Captured, OutputSource};
 use super::{InputId, OutputInfo, ParamId, Phase, TraceError, VariantId};
-use crate::device::{Cq, Device, EventId, HostSlot, moment_after};
+use crate::device::{Cq, Device, DeviceError, EventId, HostSlot, TraceId, moment_after};
 use crate::ops::OpContext;
 
 /// A replay that was enqueued.
@@ -128,6 +128,18 @@ impl TraceRunner {
     /// [`TraceError::NotCaptured`], [`TraceError::ForeignId`], [`TraceError::Released`], device errors. Phases change only
     /// if the device accepted the replay.
     pub fn replay(&mut self, device: &mut dyn Device, variant: VariantId) -> Result<Pending, TraceError> {
+        let enqueue = |device: &mut dyn Device, trace| device.replay(Cq::COMPUTE, trace);
+        let ((), pending) = self.replay_by(device, variant, enqueue)?;
+        Ok(pending)
+    }
+
+    /// A replay that `enqueue` brings onto queue 0.
+    pub(super) fn replay_by<T>(
+        &mut self,
+        device: &mut dyn Device,
+        variant: VariantId,
+        enqueue: impl FnOnce(&mut dyn Device, TraceId) -> Result<T, DeviceError>,
+    ) -> Result<(T, Pending), TraceError> {
         let (index, place) = self.next_trace(variant)?;
         self.settle(device)?;
         if cfg!(debug_assertions) {
@@ -147,9 +159,7 @@ impl TraceRunner {
         opened.map_err(|e| self.device_error(e))?;
         let phase = self.phases.next();
         let trace = self.variants[index].captured[place].trace;
-        device
-            .replay(Cq::COMPUTE, trace)
-            .map_err(|e| self.device_error(e))?;
+        let told = enqueue(device, trace).map_err(|e| self.device_error(e))?;
         // Accepted: it will run, whatever else is refused.
         self.runs += 1;
         self.variants[index].last = None;
@@ -170,7 +180,7 @@ impl TraceRunner {
         // the replay before it stay.
         self.phases.outputs_taken();
         self.variants[index].last = Some(pending);
-        Ok(pending)
+        Ok((told, pending))
     }
 
     /// Upload and replay in one call.

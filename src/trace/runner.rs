@@ -6,7 +6,7 @@ use super::phase::Phases;
 use super::protocol::{Fence, Protocol, ProtocolStep};
 use super::tables::Tables;
 use super::variant::{EagerFn, Variant};
-use super::{Phase, TraceError, TraceOptions};
+use super::{Phase, Taps, TraceError, TraceOptions};
 use crate::device::{Cq, Device, DeviceError, MissPolicy};
 use crate::tensor::TensorSpec;
 
@@ -44,6 +44,8 @@ pub struct TraceRunner {
     /// The last read is done.
     pub(super) read_done: Fence,
     pub(super) timings: TraceTimings,
+    /// Who looks at values inside the variants' functions.
+    pub(super) taps: Option<Box<dyn Taps>>,
     released: bool,
 }
 
@@ -95,9 +97,15 @@ impl TraceRunner {
             replayed: Fence::new(Cq::COMPUTE, ProtocolStep::ReplayRecorded),
             read_done: Fence::new(transfer, ProtocolStep::ReadRecorded),
             timings: TraceTimings::default(),
+            taps: None,
             released: false,
             options,
         })
+    }
+
+    /// Lets somebody look at values inside the variants' functions, in eager runs, or nobody. Returns who looked before.
+    pub fn set_taps(&mut self, taps: Option<Box<dyn Taps>>) -> Option<Box<dyn Taps>> {
+        std::mem::replace(&mut self.taps, taps)
     }
 
     /// Phase of the next replay.

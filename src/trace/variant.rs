@@ -73,6 +73,17 @@ pub(super) enum OutputSource {
     Own,
 }
 
+/// Why a variant's function runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PassKind {
+    /// To compile its programs; the inputs mean nothing.
+    WarmUp,
+    /// To record its launches.
+    Capture,
+    /// For its results.
+    Eager,
+}
+
 /// What one run of a variant's function made.
 #[derive(Debug)]
 pub(super) struct Pass {

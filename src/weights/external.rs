@@ -4,8 +4,19 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Component, Path, PathBuf};
 
+use sha2::{Digest, Sha256};
+
 use super::OnnxError;
 use super::proto::StringStringEntryProto;
+
+/// What was read so far of the files beside a model.
+#[derive(Debug, Default)]
+pub(super) struct External {
+    /// The files, in the order of their first use.
+    pub(super) files: Vec<String>,
+    /// Over the constants in the order in which they were read; `None` as long as there are none.
+    pub(super) digest: Option<Sha256>,
+}
 
 /// Reads `bytes` bytes of external data. The file must lie in `folder` or below it, also after following
 /// links.
@@ -15,7 +26,7 @@ pub(super) fn read(
     entries: &[StringStringEntryProto],
     folder: Option<&Path>,
     bytes: usize,
-    files: &mut Vec<String>,
+    external: &mut External,
 ) -> Result<Vec<u8>, OnnxError> {
     let value = |key: &str| entries.iter().find(|e| e.key == key).map(|e| e.value.as_str());
     let location = value("location").unwrap_or_default();
@@ -36,9 +47,10 @@ pub(super) fn read(
             location: location.to_owned(),
             reason,
         })?;
-    if !files.iter().any(|f| f == location) {
-        files.push(location.to_owned());
+    if !external.files.iter().any(|f| f == location) {
+        external.files.push(location.to_owned());
     }
+    external.digest.get_or_insert_default().update(&content);
     Ok(content)
 }
 

@@ -6,7 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use prost::Message;
+use sha2::{Digest, Sha256};
 
+use super::digest::hex;
+use super::external::External;
 use super::graph::{Links, sort};
 use super::proto::{AttributeProto, DimensionValue, GraphProto, ModelProto, NodeProto, ValueInfoProto};
 use super::{Array, Attribute, ElementType, Node, OnnxError, tensor};
@@ -57,6 +60,7 @@ pub struct OnnxModel {
     links: Links,
     arrays: BTreeMap<String, Arc<Array>>,
     external_files: Vec<String>,
+    sha256: String,
 }
 
 impl OnnxModel {
@@ -104,6 +108,7 @@ impl OnnxModel {
             })?;
         let producer = format!("{} {}", proto.producer_name, proto.producer_version);
         Self::from_graph(name, graph, folder).map(|model| Self {
+            sha256: digest(bytes, &model.sha256),
             producer: producer.trim().to_owned(),
             ir_version: proto.ir_version,
             opset,
@@ -117,11 +122,11 @@ impl OnnxModel {
                 model: model.to_owned(),
             });
         }
-        let mut external_files = Vec::new();
+        let mut external = External::default();
         let mut arrays = BTreeMap::new();
         for proto in graph.initializer {
             let name = proto.name.clone();
-            let array = tensor::read(model, proto, folder, &mut external_files)?;
+            let array = tensor::read(model, proto, folder, &mut external)?;
             if arrays.insert(name.clone(), Arc::new(array)).is_some() {
                 return Err(OnnxError::DefinedTwice {
                     model: model.to_owned(),
@@ -145,7 +150,7 @@ impl OnnxModel {
             .node
             .into_iter()
             .enumerate()
-            .map(|(index, proto)| node(model, index, proto, folder, &mut external_files))
+            .map(|(index, proto)| node(model, index, proto, folder, &mut external))
             .collect();
         let nodes = sort(model, nodes?, &given)?;
         let links = Links::new(&nodes);
@@ -175,7 +180,10 @@ impl OnnxModel {
             nodes,
             links,
             arrays,
-            external_files,
+            external_files: external.files,
+            sha256: external
+                .digest
+                .map_or_else(String::new, |digest| hex(&digest.finalize())),
         })
     }
 
@@ -256,11 +264,23 @@ impl OnnxModel {
         self.links.consumers.get(value).map_or(&[], Vec::as_slice)
     }
 
+    /// SHA-256 in hexadecimal of what the model consists of: of the file, or, where constants lie in files beside it,
+    /// of the file followed by the digest (in hexadecimal) of those constants.
+    #[must_use]
+    pub fn sha256(&self) -> &str {
+        &self.sha256
+    }
+
     /// Files beside the model that hold constants.
     #[must_use]
     pub fn external_files(&self) -> &[String] {
         &self.external_files
     }
+}
+
+fn digest(file: &[u8], external: &str) -> String {
+    let digest = Sha256::new().chain_update(file).chain_update(external);
+    hex(&digest.finalize())
 }
 
 fn value_info(model: &str, proto: ValueInfoProto) -> Result<ValueInfo, OnnxError> {
@@ -303,7 +323,7 @@ fn node(
     index: usize,
     proto: NodeProto,
     folder: Option<&Path>,
-    external_files: &mut Vec<String>,
+    external: &mut External,
 ) -> Result<Node, OnnxError> {
     let name = if proto.name.is_empty() {
         format!("{}_{index}", proto.op_type)
@@ -313,7 +333,7 @@ fn node(
     let mut attributes = BTreeMap::new();
     for attribute in proto.attribute {
         let key = attribute.name.clone();
-        let value = self::attribute(model, &name, attribute, folder, external_files)?;
+        let value = self::attribute(model, &name, attribute, folder, external)?;
         attributes.insert(key, value);
     }
     Ok(Node {
@@ -331,7 +351,7 @@ fn attribute(
     node: &str,
     mut proto: AttributeProto,
     folder: Option<&Path>,
-    external_files: &mut Vec<String>,
+    external: &mut External,
 ) -> Result<Attribute, OnnxError> {
     let key = proto.name.clone();
     let refused = |reason: &str| OnnxError::Attribute {
@@ -350,7 +370,7 @@ fn attribute(
             if inner.name.is_empty() {
                 inner.name = format!("{node}.{key}");
             }
-            Attribute::Tensor(Arc::new(tensor::read(model, inner, folder, external_files)?))
+            Attribute::Tensor(Arc::new(tensor::read(model, inner, folder, external)?))
         }
         6 => Attribute::Floats(proto.floats),
         7 => Attribute::Ints(proto.ints),

@@ -2,18 +2,19 @@
 
 use std::path::Path;
 
+use super::external::External;
 use super::proto::TensorProto;
 use super::widen::{from_raw, narrowed};
-use super::{Array, ElementType, OnnxError, Values, external};
+use super::{Array, ElementType, OnnxError, Values};
 use crate::numeric::{bf16_to_f32, f16_to_f32};
 use crate::tensor::{Shape, TensorError};
 
-/// Reads a constant. `folder` is where external data may lie; `external_files` collects the files in use.
+/// Reads a constant. `folder` is where external data may lie; `external` collects what is read there.
 pub(super) fn read(
     model: &str,
     mut proto: TensorProto,
     folder: Option<&Path>,
-    external_files: &mut Vec<String>,
+    external: &mut External,
 ) -> Result<Array, OnnxError> {
     let name = proto.name.clone();
     let shape = shape(model, &name, &proto.dims)?;
@@ -41,13 +42,13 @@ pub(super) fn read(
         unit,
     };
     let raw = if proto.data_location == 1 {
-        Some(external::read(
+        Some(super::external::read(
             model,
             &name,
             &proto.external_data,
             folder,
             bytes,
-            external_files,
+            external,
         )?)
     } else {
         proto.raw_data.take()

@@ -1,13 +1,13 @@
 //! Convolution over random geometries.
 
-use sensorium::device::cpu::kernels::{Isa, pack_weights};
+use sensorium::device::cpu::kernels::{Isa, KernelSet, pack_weights};
 use sensorium::device::{Activation, Conv2dDesc, Geometry2d, OpDesc, Operand, Scalar, WeightDesc};
 use sensorium::precision::Math;
 use sensorium::tensor::{DType, HostTensor};
 
 use crate::harness::{Random, element, image, positions, random, run_everywhere, values};
 
-pub(crate) const ACTIVATIONS: [Activation; 10] = [
+pub(crate) const ACTIVATIONS: [Activation; 25] = [
     Activation::Identity,
     Activation::Relu,
     Activation::Clip {
@@ -26,6 +26,42 @@ pub(crate) const ACTIVATIONS: [Activation; 10] = [
     Activation::HardSwish,
     Activation::Tanh,
     Activation::Exp,
+    Activation::Erf,
+    Activation::Gelu,
+    Activation::GeluTanh,
+    Activation::Sqrt,
+    Activation::Rsqrt,
+    Activation::Abs,
+    Activation::Neg,
+    Activation::Log,
+    Activation::Softplus,
+    Activation::Elu {
+        alpha: Scalar::new(0.7),
+    },
+    Activation::Reciprocal,
+    Activation::Floor,
+    Activation::Ceil,
+    Activation::Round,
+    Activation::Mish,
+];
+
+/// Activations that are continuous everywhere, so that a sum's rounding stays a rounding behind them.
+pub(crate) const SMOOTH: [Activation; 15] = [
+    ACTIVATIONS[0],
+    ACTIVATIONS[1],
+    ACTIVATIONS[2],
+    ACTIVATIONS[3],
+    ACTIVATIONS[4],
+    ACTIVATIONS[5],
+    ACTIVATIONS[6],
+    ACTIVATIONS[7],
+    ACTIVATIONS[8],
+    ACTIVATIONS[9],
+    ACTIVATIONS[10],
+    ACTIVATIONS[11],
+    ACTIVATIONS[15],
+    ACTIVATIONS[19],
+    ACTIVATIONS[24],
 ];
 
 /// The ONNX formulas in f64.
@@ -49,12 +85,66 @@ pub(crate) fn activate(activation: Activation, x: f64) -> f64 {
         Activation::HardSwish => x * (x / 6.0 + 0.5).clamp(0.0, 1.0),
         Activation::Tanh => x.tanh(),
         Activation::Exp => x.exp(),
+        Activation::Erf => erf(x),
+        Activation::Gelu => 0.5 * x * erfc(-x / 2_f64.sqrt()),
+        Activation::GeluTanh => {
+            // (1 + tanh(u)) / 2 = 1 / (1 + exp(-2 u)), which does not cancel.
+            let cubic = f64::from(0.044_715_f32) * x * x * x;
+            x / (1.0 + (-2.0 * (2.0 / std::f64::consts::PI).sqrt() * (x + cubic)).exp())
+        }
+        Activation::Sqrt => x.sqrt(),
+        Activation::Rsqrt => 1.0 / x.sqrt(),
+        Activation::Abs => x.abs(),
+        Activation::Neg => -x,
+        Activation::Log => x.ln(),
+        Activation::Softplus => x.max(0.0) + (-x.abs()).exp().ln_1p(),
+        Activation::Elu { alpha } => {
+            if x < 0.0 {
+                f64::from(alpha.get()) * x.exp_m1()
+            } else {
+                x
+            }
+        }
+        Activation::Reciprocal => 1.0 / x,
+        Activation::Floor => x.floor(),
+        Activation::Ceil => x.ceil(),
+        Activation::Round => x.round_ties_even(),
+        Activation::Mish => {
+            // tanh(log(1 + e)) = (e^2 + 2 e) / (e^2 + 2 e + 2), which does not cancel.
+            let e = x.min(300.0).exp();
+            x * (e * e + 2.0 * e) / (e * e + 2.0 * e + 2.0)
+        }
         other => panic!("no formula for {other:?}"),
     }
 }
 
-struct Case {
-    desc: Conv2dDesc,
+/// The error function by its Taylor series, or by [`erfc`] where that would cancel.
+fn erf(x: f64) -> f64 {
+    if x.abs() >= 2.0 {
+        return x.signum() * (1.0 - erfc(x.abs()));
+    }
+    let mut term = x;
+    let mut sum = x;
+    for n in 1..80 {
+        term *= -x * x / f64::from(n);
+        sum += term / f64::from(2 * n + 1);
+    }
+    sum * 2.0 / std::f64::consts::PI.sqrt()
+}
+
+/// The complementary error function; from 2 on by its continued fraction.
+fn erfc(x: f64) -> f64 {
+    if x < 2.0 {
+        return if x > -2.0 { 1.0 - erf(x) } else { 2.0 - erfc(-x) };
+    }
+    let tail = (1..400)
+        .rev()
+        .fold(0.0, |tail, k| f64::from(k) / 2.0 / (x + tail));
+    (-x * x).exp() / std::f64::consts::PI.sqrt() / (x + tail)
+}
+
+pub(crate) struct Case {
+    pub(crate) desc: Conv2dDesc,
     input: HostTensor,
     weight: Vec<f32>,
     bias: Option<Vec<f32>>,
@@ -63,9 +153,9 @@ struct Case {
 }
 
 /// Sizes of a random case.
-struct Limits {
-    channels: usize,
-    depthwise: bool,
+pub(crate) struct Limits {
+    pub(crate) channels: usize,
+    pub(crate) depthwise: bool,
 }
 
 fn random_case(r: &mut Random, limits: &Limits) -> Case {
@@ -75,6 +165,11 @@ fn random_case(r: &mut Random, limits: &Limits) -> Case {
     } else {
         r.pick(&[1, 1, 1, 2, 3])
     };
+    random_case_of(r, limits, dtype, groups)
+}
+
+/// A random convolution of a type and a number of groups.
+pub(crate) fn random_case_of(r: &mut Random, limits: &Limits, dtype: DType, groups: usize) -> Case {
     let (group_in, group_out) = if limits.depthwise {
         (1, 1)
     } else {
@@ -123,6 +218,7 @@ fn random_case(r: &mut Random, limits: &Limits) -> Case {
             groups,
             activation: r.pick(&ACTIVATIONS),
             math: Math::Native,
+            activation: r.pick(&SMOOTH),
         },
         input: random(r, dtype, input_len, 2.0),
         weight: (0..cout * group_in * taps)
@@ -135,20 +231,26 @@ fn random_case(r: &mut Random, limits: &Limits) -> Case {
 }
 
 impl Case {
-    fn buffers(&self, isa: Isa) -> Vec<HostTensor> {
+    pub(crate) fn buffers(&self, set: impl Into<KernelSet>) -> Vec<HostTensor> {
         let weights = WeightDesc::Conv2d {
             desc: &self.desc,
             weight: &self.weight,
             bias: self.bias.as_deref(),
         };
-        let packed = pack_weights(&weights, isa).unwrap();
+        let packed = pack_weights(&weights, set).unwrap();
         let mut buffers = vec![self.input.clone(), packed, self.output.clone()];
         buffers.extend(self.residual.clone());
         buffers
     }
 
-    /// Checks every element of the output buffer, those between the pixels included.
-    fn check(&self, found: &HostTensor) {
+    /// Checks every element of the output buffer, those between the pixels included. Without an activation a sum must
+    /// be the bits of one chain of fused multiply-adds.
+    pub(crate) fn check(&self, found: &HostTensor) {
+        self.check_sums(found, true);
+    }
+
+    /// As [`Self::check`]; sums that are no chain may be added up in another order.
+    pub(crate) fn check_sums(&self, found: &HostTensor, is_chain: bool) {
         let d = &self.desc;
         let bf16_storage = d.output.dtype == DType::Bf16;
         let rounded = |dtype: DType, x: f32| match dtype {
@@ -193,7 +295,7 @@ impl Case {
                 (Some(values), Some(operand)) => Some(values[element(&operand.view, &at)]),
                 _ => None,
             };
-            if d.activation == Activation::Identity {
+            if is_chain && d.activation == Activation::Identity {
                 let exact = added.map_or(chain, |r| chain + r as f32);
                 assert_eq!(
                     found[place] as f32,

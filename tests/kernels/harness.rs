@@ -1,7 +1,7 @@
 //! Running one kernel, and a model of buffers in plain f64 to compare with.
 
 use half::bf16;
-use sensorium::device::cpu::kernels::{BufferRef, Isa, prepare};
+use sensorium::device::cpu::kernels::{BufferRef, Isa, KernelSet, prepare};
 use sensorium::device::cpu::pool::ComputePool;
 use sensorium::device::{OpDesc, Operand};
 use sensorium::tensor::{DType, HostTensor, Shape, TensorSpec, View};
@@ -41,10 +41,10 @@ pub(crate) fn isas() -> Vec<Isa> {
 }
 
 /// Runs an operation on buffers with the given number of threads.
-pub(crate) fn run(op: &OpDesc, isa: Isa, threads: usize, buffers: &mut [HostTensor]) {
+pub(crate) fn run(op: &OpDesc, set: impl Into<KernelSet>, threads: usize, buffers: &mut [HostTensor]) {
     run_bound(
         op,
-        isa,
+        set.into(),
         threads,
         &buffers.iter_mut().map(bind).collect::<Vec<_>>(),
     );
@@ -52,7 +52,7 @@ pub(crate) fn run(op: &OpDesc, isa: Isa, threads: usize, buffers: &mut [HostTens
 
 /// Runs an operation whose bindings are one and the same buffer.
 pub(crate) fn run_in_place(op: &OpDesc, isa: Isa, threads: usize, buffer: &mut HostTensor, bindings: usize) {
-    run_bound(op, isa, threads, &vec![bind(buffer); bindings]);
+    run_bound(op, isa.into(), threads, &vec![bind(buffer); bindings]);
 }
 
 fn bind(tensor: &mut HostTensor) -> BufferRef {
@@ -63,8 +63,8 @@ fn bind(tensor: &mut HostTensor) -> BufferRef {
     }
 }
 
-fn run_bound(op: &OpDesc, isa: Isa, threads: usize, buffers: &[BufferRef]) {
-    let kernel = prepare(op, isa).unwrap();
+fn run_bound(op: &OpDesc, set: KernelSet, threads: usize, buffers: &[BufferRef]) {
+    let kernel = prepare(op, set).unwrap();
     let mut pool = ComputePool::new(threads);
     pool.reserve_scratch(kernel.scratch_bytes());
     assert_eq!(kernel.required_bytes().len(), buffers.len());
@@ -86,17 +86,29 @@ pub(crate) fn run_everywhere(
     output: usize,
     buffers: impl Fn(Isa) -> Vec<HostTensor>,
 ) -> HostTensor {
+    let sets: Vec<KernelSet> = isas().into_iter().map(KernelSet::from).collect();
+    run_on(&sets, op, output, |set| buffers(set.isa))
+}
+
+/// As [`run_everywhere`], on these kernel sets.
+pub(crate) fn run_on(
+    sets: &[KernelSet],
+    op: &OpDesc,
+    output: usize,
+    buffers: impl Fn(KernelSet) -> Vec<HostTensor>,
+) -> HostTensor {
     let mut first: Option<HostTensor> = None;
-    for isa in isas() {
+    for &set in sets {
         for threads in 1..=3 {
-            let mut bound = buffers(isa);
-            run(op, isa, threads, &mut bound);
+            let mut bound = buffers(set);
+            run(op, set, threads, &mut bound);
             let result = bound.swap_remove(output);
             match &first {
                 None => first = Some(result),
                 Some(first) => assert!(
                     same_bits(first, &result),
-                    "{isa} with {threads} threads differs from scalar: {op:?}"
+                    "{set} with {threads} threads differ from {}: {op:?}",
+                    sets[0]
                 ),
             }
         }

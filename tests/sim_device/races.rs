@@ -129,8 +129,9 @@ fn parts_of_one_buffer_that_do_not_touch_never_race() {
 #[test]
 fn every_operand_of_every_operation_is_watched() {
     use sensorium::device::{
-        Activation, BinaryKind, Conv2dDesc, DenseLayer, Geometry2d, PillarsDesc, Pool2dDesc, PoolKind,
-        Scalar, WeightDesc,
+        Activation, BinaryKind, Conv2dDesc, DenseLayer, Geometry2d, GridSampleDesc, LocalMaxDesc,
+        OutsidePixels, PillarsDesc, Pool2dDesc, PoolKind, SampleWeights, Sampling, Scalar, SegmentOp,
+        SegmentReduceDesc, SplitIndexDesc, TopKDesc, TopKOrder, Unpooled, WeightDesc,
     };
     use sensorium::precision::Math;
     let image = Operand {
@@ -163,6 +164,10 @@ fn every_operand_of_every_operation_is_watched() {
         hidden: None,
     };
     let indices: std::sync::Arc<[u32]> = (0..N as u32).collect();
+    let index = Operand {
+        dtype: DType::U32,
+        ..src
+    };
     // Operations with their operands: weights, or something that is read or written.
     let operations: Vec<(OpDesc, &str)> = vec![
         (OpDesc::Copy { src, dst }, "rw"),
@@ -222,15 +227,66 @@ fn every_operand_of_every_operation_is_watched() {
         (
             OpDesc::GatherRows {
                 table: shaped(&[N, 1]),
-                index: Operand {
-                    dtype: DType::U32,
-                    ..src
-                },
+                index,
                 dst: shaped(&[N, 1]),
             },
             "rrw",
         ),
         (OpDesc::Pillars(pillars.clone()), "r#w"),
+        (
+            OpDesc::TopK(TopKDesc {
+                src,
+                values: dst,
+                indices: index,
+                axis: 0,
+                order: TopKOrder::Largest,
+            }),
+            "rww",
+        ),
+        (
+            OpDesc::SplitIndex(SplitIndexDesc {
+                index,
+                major: index,
+                minor: index,
+                major_len: 2,
+                minor_len: 3,
+                clamp: true,
+            }),
+            "rww",
+        ),
+        (
+            OpDesc::LocalMax(LocalMaxDesc {
+                input: image,
+                output: image,
+                kernel: 1,
+                pooled: [true].into(),
+                border: Unpooled::Drop,
+                others: Unpooled::Drop,
+            }),
+            "rw",
+        ),
+        (
+            OpDesc::GridSample(GridSampleDesc {
+                input: image,
+                grid: shaped(&[1, N / 2, 1, 2]),
+                output: shaped(&[1, 1, N / 2, 1]),
+                sampling: Sampling::Bilinear,
+                outside: OutsidePixels::Zeros,
+                align_corners: false,
+                weights: SampleWeights::Exact,
+            }),
+            "rrw",
+        ),
+        (
+            OpDesc::SegmentReduce(SegmentReduceDesc {
+                rows: shaped(&[N, 1]),
+                offsets: index,
+                output: shaped(&[N - 1, 1]),
+                kind: SegmentOp::Max,
+                empty: Scalar::new(0.0),
+            }),
+            "rrw",
+        ),
     ];
     for (op, operands) in operations {
         for replayed in [false, true] {

@@ -1,17 +1,19 @@
 //! The [`Device`] contract on [`CpuDevice`].
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
 use super::capture::{Capture, Trace};
 use super::device::{ARENA_BASE, Buffer, CpuDevice, ENQUEUE_DEADLINE, EVENT_QUEUE_SHIFT, Program};
-use super::kernels;
+use super::kernels::{self, Kernel};
 use super::queue::{BoundLaunch, Command};
 use crate::device::{
     BufferClass, BufferId, Cq, Device, DeviceCaps, DeviceError, DeviceHealth, DeviceMemory, EventId,
-    HostSlot, MissPolicy, OpDesc, ProgramId, TraceId, UnsafeLive, WeightDesc,
+    HostSlot, LaunchTime, MissPolicy, OpDesc, ProgramId, TraceId, UnsafeLive, WeightDesc,
 };
 use crate::tensor::{Layout, TensorSpec};
 
@@ -184,7 +186,7 @@ impl Device for CpuDevice {
 
     fn prepare_weights(&mut self, weights: &WeightDesc<'_>) -> Result<BufferId, DeviceError> {
         self.usable_outside_capture("preparing weights")?;
-        let packed = kernels::pack_weights(weights, self.isa)?;
+        let packed = kernels::pack_weights(weights, self.kernels)?;
         // What is free now may still be in use by commands that are queued. Before the reservation, so that a
         // timeout leaves nothing reserved.
         self.drain(ENQUEUE_DEADLINE)?;
@@ -206,7 +208,7 @@ impl Device for CpuDevice {
                 op: format!("{op:?}"),
             });
         }
-        let kernel = kernels::prepare(op, self.isa)?;
+        let kernel = kernels::prepare(op, self.kernels)?;
         let scratch_bytes = kernel.scratch_bytes();
         if scratch_bytes > self.scratch_bytes {
             for queue in 0..self.caps.queues {
@@ -307,16 +309,60 @@ impl Device for CpuDevice {
     }
 
     fn replay(&mut self, cq: Cq, trace: TraceId) -> Result<(), DeviceError> {
-        self.usable_outside_capture("replaying a trace")?;
-        self.queue_index(cq)?;
-        let recorded = self.trace(trace)?;
-        if self.track_allocations && self.is_unsafe(recorded) {
-            return Err(DeviceError::UnsafeReplay {
-                trace,
-                live: Box::new(self.unsafe_live(trace)?),
-            });
-        }
-        self.push(cq, Command::Replay(Arc::clone(&recorded.launches)))
+        let launches = self.replayable(cq, trace)?;
+        self.push(cq, Command::Replay(launches))
+    }
+
+    fn profile(
+        &mut self,
+        cq: Cq,
+        trace: TraceId,
+        deadline: Duration,
+    ) -> Result<Vec<LaunchTime>, DeviceError> {
+        let launches = self.replayable(cq, trace)?;
+        let (times, taken) = channel();
+        self.push(
+            cq,
+            Command::Profile {
+                launches: Arc::clone(&launches),
+                times,
+            },
+        )?;
+        let taken = match taken.recv_timeout(deadline) {
+            Ok(taken) => taken,
+            Err(RecvTimeoutError::Timeout) => {
+                return Err(DeviceError::Timeout {
+                    what: format!("a profile of {trace}"),
+                    waited: deadline,
+                });
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                // The queue dropped the command, which it does once the device is lost.
+                self.usable()?;
+                let reason = "a queue ended".to_owned();
+                return Err(DeviceError::Lost { reason });
+            }
+        };
+        let ops: HashMap<*const (), &OpDesc> = self
+            .program_of
+            .iter()
+            .map(|(op, id)| (kernel_address(&self.programs[id.0 as usize].kernel), op))
+            .collect();
+        let first = taken.first().map(|[start, _]| *start);
+        let since = |moment: Instant| {
+            let since = first.map_or(Duration::ZERO, |first| moment.duration_since(first));
+            since.as_nanos() as u64
+        };
+        let timed = launches.iter().zip(taken).filter_map(|(launch, [start, end])| {
+            // Programs live as long as the device, so every launch has its own.
+            let op = ops.get(&kernel_address(&launch.kernel))?;
+            Some(LaunchTime {
+                op: (*op).clone(),
+                start_ns: since(start),
+                end_ns: since(end),
+            })
+        });
+        Ok(timed.collect())
     }
 
     fn release_trace(&mut self, trace: TraceId) -> Result<(), DeviceError> {
@@ -416,4 +462,9 @@ impl Device for CpuDevice {
             self.arena.free(buffer.offset, buffer.bytes);
         }
     }
+}
+
+/// Where a kernel lies: its name among the programs of a device.
+fn kernel_address(kernel: &Arc<dyn Kernel>) -> *const () {
+    Arc::as_ptr(kernel).cast()
 }

@@ -12,6 +12,7 @@ mod capture;
 mod commands;
 mod device;
 pub mod kernels;
+mod peak;
 pub mod pool;
 mod queue;
 #[cfg(test)]
@@ -22,4 +23,5 @@ pub(in crate::device) use arena::{ALIGNMENT, Arena};
 pub(in crate::device) use capture::{Capture, Trace};
 pub(in crate::device) use device::{ARENA_BASE, DTYPES, ENQUEUE_DEADLINE, EVENT_QUEUE_SHIFT};
 pub use device::{CpuConfig, CpuDevice};
+pub use peak::{MachinePeak, measure_peak};
 pub(in crate::device) use queue::{BoundLaunch, Command, execute};

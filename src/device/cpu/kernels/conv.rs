@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use super::Kernel;
 use super::check::{
     Image, MAX_SCRATCH, ensure, invalid, required_bytes, same_shape, storage, writes_each_place_once,
 };
 use super::conv_dense::Dense;
 use super::conv_depthwise::Depthwise;
+use super::conv_dot::Dot;
 use super::conv_matrix;
+use super::dot::{self, DotOps};
 use super::geometry::Window;
 use super::ops::Ops;
 use super::pack::Panels;
+use super::{Kernel, KernelSet};
 use crate::device::{Activation, Conv2dDesc, DeviceError};
 use crate::precision::Math;
 use crate::tensor::DType;
@@ -89,6 +91,12 @@ impl Problem {
         self.group_in == 1 && self.group_out == 1 && self.groups > 1
     }
 
+    /// How products are summed where bf16 is not widened.
+    pub(super) fn dot(&self, set: KernelSet) -> Option<&'static DotOps> {
+        let fits = self.dtype == DType::Bf16 && self.groups == 1;
+        fits.then(|| dot::ops_of(set)).flatten()
+    }
+
     /// The same problem with all pixels in one row, where the geometry and the views allow it.
     fn flattened(self) -> Self {
         let images = [Some(self.input), Some(self.output), self.residual];
@@ -116,12 +124,20 @@ pub(super) fn scratch_bytes(parts: &[Option<usize>]) -> Result<usize, DeviceErro
 }
 
 /// Prepares a convolution.
-pub(super) fn prepare(desc: &Conv2dDesc, ops: &'static Ops) -> Result<Arc<dyn Kernel>, DeviceError> {
+pub(super) fn prepare(
+    desc: &Conv2dDesc,
+    ops: &'static Ops,
+    set: KernelSet,
+) -> Result<Arc<dyn Kernel>, DeviceError> {
     let problem = Problem::new(desc)?;
     if let Math::Matrix(math) = desc.math {
         return conv_matrix::prepare(problem.flattened(), desc, math, ops);
     }
-    let panels = Panels::new(&problem, ops.lanes)?;
+    let dot = problem.dot(set);
+    let panels = match dot {
+        None => Panels::new(&problem, ops.lanes)?,
+        Some(_) => Panels::of_pairs(&problem)?,
+    };
     let mut required = vec![
         required_bytes(OP, "input", &desc.input)?,
         panels.bytes(),
@@ -130,7 +146,10 @@ pub(super) fn prepare(desc: &Conv2dDesc, ops: &'static Ops) -> Result<Arc<dyn Ke
     if let Some(residual) = &desc.residual {
         required.push(required_bytes(OP, "residual", residual)?);
     }
-    Ok(if problem.is_depthwise() {
+    Ok(if let Some(dot) = dot {
+        let ops = (ops, dot, set.bf16_dot);
+        Arc::new(Dot::new(problem.flattened(), panels, required, ops)?)
+    } else if problem.is_depthwise() {
         Arc::new(Depthwise::new(problem, panels, required, ops)?)
     } else {
         Arc::new(Dense::new(problem.flattened(), panels, required, ops)?)

@@ -6,6 +6,7 @@ use crate::device::{Activation, BinaryKind, PoolKind};
 use crate::tensor::DType;
 
 pub(super) type DenseFn = unsafe fn(&[Tap], usize, *const f32, *mut f32);
+pub(super) type GatheredFn = unsafe fn(*const f32, usize, *const f32, *const u32, *mut f32, usize);
 pub(super) type DepthwiseFn = unsafe fn(&[Tap], usize, usize, usize, *const f32, *mut f32);
 pub(super) type FinishFn = unsafe fn(&Finish);
 pub(super) type PoolFn = unsafe fn(&[*const u8], usize, PoolKind, f32, *mut u8);
@@ -34,6 +35,8 @@ pub(super) struct Ops {
     pub(super) lanes: usize,
     /// [`super::tile::dense`] for one vector and two vectors of channels, by number of pixels less one.
     pub(super) dense: [&'static [DenseFn]; PANEL_VECTORS],
+    /// [`super::tile::gathered`] for one vector and two vectors of channels, by number of rows less one.
+    pub(super) gathered: [&'static [GatheredFn]; PANEL_VECTORS],
     /// [`super::tile::depthwise`] for whole vectors and part of one, by number of pixels less one.
     pub(super) depthwise: [&'static [DepthwiseFn]; 2],
     /// Functions for fp32 storage.
@@ -86,6 +89,19 @@ macro_rules! instantiate {
             ) {
                 // SAFETY: the same contract.
                 unsafe { tile::dense::<$lanes, MR, NV>(taps, cin, panel, sums) }
+            }
+
+            $(#[$feature])?
+            unsafe fn gathered<const MR: usize, const NV: usize>(
+                rows: *const f32,
+                cin: usize,
+                weights: *const f32,
+                places: *const u32,
+                sums: *mut f32,
+                sum_step: usize,
+            ) {
+                // SAFETY: the same contract.
+                unsafe { tile::gathered::<$lanes, MR, NV>(rows, cin, weights, places, sums, sum_step) }
             }
 
             $(#[$feature])?
@@ -156,6 +172,7 @@ macro_rules! instantiate {
             pub(in $crate::device::cpu::kernels) static OPS: Ops = Ops {
                 lanes: <$lanes as Lanes>::N,
                 dense: [&[$(dense::<$rows, 1>),*], &[$(dense::<$rows, 2>),*]],
+                gathered: [&[$(gathered::<$rows, 1>),*], &[$(gathered::<$rows, 2>),*]],
                 depthwise: [&[$(depthwise::<$rows, false>),*], &[$(depthwise::<$rows, true>),*]],
                 f32: storage::<f32>(),
                 bf16: storage::<bf16>(),

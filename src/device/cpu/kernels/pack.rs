@@ -4,8 +4,10 @@ use half::bf16;
 
 use super::check::{ensure, invalid};
 use super::conv::{OP, Problem};
+use super::conv_dot::Division;
+use super::dot::DOT_LANES;
 use super::ops::PANEL_VECTORS;
-use super::{Isa, conv_matrix, ops, pillars};
+use super::{KernelSet, conv_matrix, gather_conv, ops, pillars};
 use crate::device::{Conv2dDesc, DeviceError, WeightDesc};
 use crate::precision::Math;
 use crate::tensor::{DType, HostTensor, TensorSpec};
@@ -53,6 +55,13 @@ impl Panels {
                 lanes,
             )
         }
+    }
+
+    /// Lays out the panels of a convolution that multiplies bf16: as for fp32, but a row holds two neighbouring values
+    /// of each channel, and a vector always has [`DOT_LANES`] channels.
+    pub(super) fn of_pairs(problem: &Problem) -> Result<Self, DeviceError> {
+        let pairs = Division::new(problem).pairs().ok_or_else(|| too_large(OP))?;
+        Self::lay(OP, pairs, (1, problem.output.c, PANEL_VECTORS), DOT_LANES)
     }
 
     /// Lays out the panels of a dense layer.
@@ -110,7 +119,7 @@ impl Panels {
     }
 
     /// Writes every panel: `value(channel, row)` is what an output channel has in a row.
-    pub(super) fn fill(&self, values: &mut [f32], value: impl Fn(usize, usize) -> f32) {
+    pub(super) fn fill<T>(&self, values: &mut [T], value: impl Fn(usize, usize) -> T) {
         for panel in &self.list {
             let width = panel.vectors * self.lanes;
             let values = &mut values[panel.offset..][..self.rows * width];
@@ -128,19 +137,26 @@ fn too_large(op: &'static str) -> DeviceError {
 }
 
 /// The content of a weight buffer for the kernel that [`super::prepare`] makes of the same description and
-/// instruction set: fp32 values on a 64-byte boundary. Equal arguments give equal bytes.
+/// kernel set: values of four bytes on a 64-byte boundary. Equal arguments give equal bytes.
 ///
 /// # Errors
 /// [`DeviceError::InvalidOp`] if the description is refused or the sizes do not fit it.
-pub fn pack_weights(weights: &WeightDesc<'_>, isa: Isa) -> Result<HostTensor, DeviceError> {
-    let lanes = |op| match ops::for_isa(isa) {
+pub fn pack_weights(weights: &WeightDesc<'_>, set: impl Into<KernelSet>) -> Result<HostTensor, DeviceError> {
+    let set = set.into();
+    let lanes = |op| match ops::for_isa(set.isa) {
         Some(ops) => Ok(ops.lanes),
-        None => Err(invalid(op, format!("this processor has no {isa} instructions"))),
+        None => Err(invalid(
+            op,
+            format!("this processor has no {} instructions", set.isa),
+        )),
     };
     match *weights {
-        WeightDesc::Conv2d { desc, weight, bias } => pack_conv(desc, weight, bias, lanes(OP)?),
+        WeightDesc::Conv2d { desc, weight, bias } => pack_conv(desc, weight, bias, (set, lanes(OP)?)),
         WeightDesc::Pillars { desc, first, second } => {
             pillars::pack(desc, &first, second.as_ref(), lanes(pillars::OP)?)
+        }
+        WeightDesc::GatherConv { desc, weight, bias } => {
+            gather_conv::pack(desc, weight, bias, lanes(gather_conv::OP)?)
         }
     }
 }
@@ -149,7 +165,7 @@ fn pack_conv(
     desc: &Conv2dDesc,
     weight: &[f32],
     bias: Option<&[f32]>,
-    lanes: usize,
+    (set, lanes): (KernelSet, usize),
 ) -> Result<HostTensor, DeviceError> {
     let problem = Problem::new(desc)?;
     let taps = problem.window.taps();
@@ -173,13 +189,30 @@ fn pack_conv(
     if let Math::Matrix(math) = desc.math {
         return conv_matrix::pack(&problem, math, weight, bias);
     }
+    let cin = problem.group_in;
+    if problem.dot(set).is_some() {
+        let division = Division::new(&problem);
+        let panels = Panels::of_pairs(&problem)?;
+        let mut packed = HostTensor::zeros(TensorSpec::new(&[panels.len], DType::U32)?);
+        panels.fill(packed.as_mut_slice()?, |channel, row| match row.checked_sub(1) {
+            None => bias.map_or(0.0, |b| b[channel]).to_bits(),
+            Some(pair) => {
+                let value = |index: usize| {
+                    let (tap, input) = division.tap_and_channel(index);
+                    let value = (input < cin).then(|| weight[(channel * cin + input) * taps + tap]);
+                    u32::from(bf16::from_f32(value.unwrap_or(0.0)).to_bits())
+                };
+                value(2 * pair) | value(2 * pair + 1) << 16
+            }
+        });
+        return Ok(packed);
+    }
     let round = |value: f32| match problem.dtype {
         DType::Bf16 => bf16::from_f32(value).to_f32(),
         _ => value,
     };
     let panels = Panels::new(&problem, lanes)?;
     let mut packed = HostTensor::zeros(TensorSpec::new(&[panels.len], DType::F32)?);
-    let cin = problem.group_in;
     panels.fill(packed.as_mut_slice()?, |channel, row| match row.checked_sub(1) {
         None => bias.map_or(0.0, |b| b[channel]),
         Some(input) => round(weight[(channel * cin + input % cin) * taps + input / cin]),

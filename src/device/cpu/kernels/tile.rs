@@ -1,7 +1,7 @@
 //! The inner loops of convolution and pooling, generic over the vector type.
 
 use super::formula::{Function, with_activation};
-use super::lanes::{Lanes, Storage};
+use super::lanes::{Lanes, Storage, prefetch};
 use crate::device::{Activation, PoolKind};
 
 /// Where one tap of a window lies for neighbouring output pixels: `base`, `base + step`, and so on. A tap
@@ -27,6 +27,11 @@ macro_rules! for_pixels {
         )*
     };
 }
+pub(super) use for_pixels;
+
+/// Rows of a panel between the one that is multiplied and the one that is asked for: the processor itself asks ahead
+/// only within a page.
+const AHEAD: usize = 24;
 
 /// Dense tile: `MR <= 14` output pixels, `NV` vectors of output channels.
 ///
@@ -63,6 +68,7 @@ pub(super) unsafe fn dense<V: Lanes, const MR: usize, const NV: usize>(
             for _ in 0..cin {
                 for v in 0..NV {
                     w[v] = V::load(weights.add(v * V::N));
+                    prefetch(weights.wrapping_add(AHEAD * width + v * V::N).cast(), 1);
                 }
                 for_pixels!(MR, p => {
                     let row = match p / 5 {
@@ -87,6 +93,73 @@ pub(super) unsafe fn dense<V: Lanes, const MR: usize, const NV: usize>(
         for_pixels!(MR, p => {
             for v in 0..NV {
                 acc[p][v].store(sums.add(p * width + v * V::N));
+            }
+        });
+    }
+}
+
+/// Tile of a sparse convolution: `MR <= 14` gathered rows of `cin` values, one behind the other, `NV` vectors of output
+/// channels. Row `p` belongs to the output row `places[p]`:
+///
+/// `sums[places[p]][k] += sum over channels of rows[p] * weight`, one chain of fused multiply-adds that goes on from the
+/// sum so far. `weights` holds `[cin][NV * V::N]`, `sums` has a row every `sum_step` values.
+///
+/// # Safety
+/// The instruction set is there; `rows`, `weights` and `places` are valid for what is stated, `sums` for every place;
+/// places differ.
+#[expect(clippy::needless_range_loop, reason = "vectors are an index of the formula")]
+#[inline(always)]
+pub(super) unsafe fn gathered<V: Lanes, const MR: usize, const NV: usize>(
+    rows: *const f32,
+    cin: usize,
+    mut weights: *const f32,
+    places: *const u32,
+    sums: *mut f32,
+    sum_step: usize,
+) {
+    // SAFETY: every address lies inside what the caller promises.
+    unsafe {
+        let width = NV * V::N;
+        let place = |p: usize| sums.add(*places.add(p) as usize * sum_step);
+        let mut w = [V::splat(0.0); NV];
+        let mut acc = [w; MR];
+        for_pixels!(MR, p => {
+            for v in 0..NV {
+                acc[p][v] = V::load(place(p).add(v * V::N));
+            }
+        });
+        // Three row pointers and two index registers address fourteen rows without spilling.
+        let step = cin as isize;
+        let step3 = 3 * step;
+        let mut near = rows;
+        let mut middle = near.wrapping_offset(5 * step);
+        let mut far = near.wrapping_offset(10 * step);
+        for _ in 0..cin {
+            for v in 0..NV {
+                w[v] = V::load(weights.add(v * V::N));
+            }
+            for_pixels!(MR, p => {
+                let row = match p / 5 {
+                    0 => near,
+                    1 => middle,
+                    _ => far,
+                };
+                let value = V::splat(*row.offset(match p % 5 {
+                    3 => step3,
+                    q => q as isize * step,
+                }));
+                for v in 0..NV {
+                    acc[p][v] = value.fma(w[v], acc[p][v]);
+                }
+            });
+            near = near.wrapping_add(1);
+            middle = middle.wrapping_add(1);
+            far = far.wrapping_add(1);
+            weights = weights.add(width);
+        }
+        for_pixels!(MR, p => {
+            for v in 0..NV {
+                acc[p][v].store(place(p).add(v * V::N));
             }
         });
     }
@@ -162,6 +235,15 @@ pub(super) unsafe fn finish<V: Lanes, S: Storage>(tile: &Finish) {
 unsafe fn finish_rows<V: Lanes, S: Storage, F: Function>(tile: &Finish, f: F) {
     let whole = tile.channels - tile.channels % V::N;
     let rest = tile.channels - whole;
+    // SAFETY: the caller's contract.
+    unsafe {
+        match (rest, whole / V::N, tile.residual.is_null()) {
+            (0, 1, true) => return whole_rows::<V, S, F, 1, false>(tile, f),
+            (0, 2, true) => return whole_rows::<V, S, F, 2, false>(tile, f),
+            (0, 2, false) => return whole_rows::<V, S, F, 2, true>(tile, f),
+            _ => {}
+        }
+    }
     // SAFETY: every address lies inside what the caller of `finish` promises; a residual pointer is only
     // moved, never read, while it is null.
     unsafe {
@@ -187,6 +269,39 @@ unsafe fn finish_rows<V: Lanes, S: Storage, F: Function>(tile: &Finish, f: F) {
                 S::store_first(y, out.add(whole), rest);
             }
         }
+    }
+}
+
+/// Rows of `NV` whole vectors.
+///
+/// # Safety
+/// As [`finish`].
+#[expect(clippy::needless_range_loop, reason = "vectors are an index of the formula")]
+#[inline(always)]
+unsafe fn whole_rows<V: Lanes, S: Storage, F: Function, const NV: usize, const RESIDUAL: bool>(
+    tile: &Finish,
+    f: F,
+) {
+    let mut sums = tile.sums;
+    let mut out = tile.out.cast::<S>();
+    let mut residual = tile.residual.cast::<S>();
+    for _ in 0..tile.rows {
+        // SAFETY: every address lies inside what the caller of `finish` promises.
+        unsafe {
+            let mut y = [V::splat(0.0); NV];
+            for v in 0..NV {
+                y[v] = f.apply(V::load(sums.add(v * V::N)));
+            }
+            for v in 0..NV {
+                if RESIDUAL {
+                    y[v] = y[v].add(S::load(residual.add(v * V::N)));
+                }
+                S::store(y[v], out.add(v * V::N));
+            }
+        }
+        sums = sums.wrapping_add(tile.sum_step);
+        out = out.wrapping_offset(tile.out_step);
+        residual = residual.wrapping_offset(tile.residual_step);
     }
 }
 

@@ -1,9 +1,12 @@
 //! Lowered graphs against ONNX Runtime, run by plain loops instead of a device.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-#[path = "support/interpreter.rs"]
+mod device;
+#[path = "../support/interpreter.rs"]
 mod interpreter;
+#[path = "../support/mod.rs"]
 mod support;
+mod wide;
 
 use std::collections::BTreeMap;
 use std::path::Path;
