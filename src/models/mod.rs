@@ -11,7 +11,7 @@
 //! sparse encoder ([`sparse_encoder`]). Each is built from host weights, brings them to the device in its first run, and
 //! computes into device tensors.
 //!
-//! May be called by the rooms below it; calls `numeric`, `tensor`, `device`, `ops` and `weights`.
+//! May be called by the rooms below it; calls `numeric`, `tensor`, `precision`, `device`, `ops` and `weights`.
 
 mod block_error;
 pub mod centerhead;
@@ -34,6 +34,7 @@ pub mod pillar_terms;
 pub mod pillars;
 mod place;
 mod plan;
+mod precise;
 mod resize;
 pub mod resnet;
 pub mod second;
