@@ -10,7 +10,7 @@ use super::super::transposed::{self, Phase};
 use super::one_channel_step;
 use crate::device::{Activation, Conv2dDesc, Geometry2d, OpDesc};
 use crate::tensor::Shape;
-use crate::weights::{BatchNorm, StoredWeights, fold_bn_conv};
+use crate::weights::{BatchNorm, fold_bn_conv};
 
 /// A convolution or transposed convolution with its followers.
 pub(in crate::models) fn conv(lowerer: &mut Lowerer<'_>, group: &Group) -> Result<(), NodeError> {
@@ -166,7 +166,7 @@ fn launch(
         activation: layer.activation,
     };
     let row_len = weight.len() / output.view.shape[1].max(1);
-    let weight = StoredWeights::pack(lowerer.weight_format, weight, row_len)?;
+    let weight = lowerer.stored(layer.weights, weight, row_len)?;
     let slot = Slot::Weight(lowerer.weights.len());
     lowerer.weights.push(WeightPlan::Conv2d {
         name: layer.weights.to_owned(),
