@@ -16,13 +16,27 @@ use super::plan::{
 use super::survey;
 use crate::device::{BufferClass, OpDesc, Operand};
 use crate::tensor::{DType, HostTensor, MAX_RANK, Shape, TensorSpec, View};
-use crate::weights::{Array, ElementType, Node, OnnxModel, Values, WeightFormat};
+use crate::weights::{
+    Array, ElementType, Node, OnnxModel, StoreError, StoredWeights, Values, WeightCache, WeightFormat,
+};
 
 /// Lowers a model to device operations.
 ///
 /// # Errors
 /// [`ImportError`], naming the node, operation and model.
 pub fn lower(model: &OnnxModel, options: &LowerOptions) -> Result<LoweredGraph, ImportError> {
+    lower_cached(model, options, &WeightCache::off())
+}
+
+/// As [`lower`], with stored weights out of a cache where they were stored before.
+///
+/// # Errors
+/// As [`lower`].
+pub fn lower_cached(
+    model: &OnnxModel,
+    options: &LowerOptions,
+    cache: &WeightCache,
+) -> Result<LoweredGraph, ImportError> {
     let refused = |reason: String| ImportError::Options {
         model: model.name().to_owned(),
         reason,
@@ -57,6 +71,7 @@ pub fn lower(model: &OnnxModel, options: &LowerOptions) -> Result<LoweredGraph, 
         storage: options.storage,
         weight_format: options.weights,
         passes: options.passes,
+        cache,
         places,
         values: HashMap::new(),
         converted: HashMap::new(),
@@ -155,8 +170,10 @@ pub(super) struct Lowerer<'a> {
     pub(super) facts: &'a Facts,
     pub(super) storage: DType,
     /// How weights of convolutions are stored.
-    pub(super) weight_format: WeightFormat,
+    weight_format: WeightFormat,
     pub(super) passes: Passes,
+    /// Where weights that were stored once are.
+    cache: &'a WeightCache,
     places: Places,
     values: HashMap<String, Located>,
     /// Copies of values in the storage type.
@@ -168,6 +185,16 @@ pub(super) struct Lowerer<'a> {
 }
 
 impl<'a> Lowerer<'a> {
+    /// Weights in the format that was asked for.
+    pub(super) fn stored(
+        &self,
+        name: &str,
+        weights: &[f32],
+        row_len: usize,
+    ) -> Result<StoredWeights, StoreError> {
+        StoredWeights::pack_cached(self.weight_format, weights, row_len, name, self.cache)
+    }
+
     pub(super) fn node(&self, index: usize) -> &'a Node {
         &self.model.all_nodes()[index]
     }

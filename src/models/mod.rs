@@ -49,7 +49,7 @@ pub use block_error::BlockError;
 pub use error::ImportError;
 pub use layers::{ConvKind, ConvSpec, RowLinear, as_feature_map};
 pub use loaded::{ForwardError, LoadedGraph};
-pub use lower::lower;
+pub use lower::{lower, lower_cached};
 pub use passes::Passes;
 pub use plan::{
     BufferPlan, DensePlan, InputFormat, InputPlan, Launch, LowerOptions, LowerStats, LoweredGraph,

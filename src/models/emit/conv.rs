@@ -12,7 +12,7 @@ use super::resize::as_image;
 use crate::device::{Activation, BinaryKind, Conv2dDesc, Geometry2d, OpDesc};
 use crate::precision::Math;
 use crate::tensor::Shape;
-use crate::weights::{Array, BatchNorm, ElementType, StoredWeights, Values, fold_bn_conv};
+use crate::weights::{Array, BatchNorm, ElementType, Values, fold_bn_conv};
 
 /// A convolution or transposed convolution with its followers.
 pub(in crate::models) fn conv(lowerer: &mut Lowerer<'_>, group: &Group) -> Result<(), NodeError> {
@@ -183,7 +183,7 @@ fn launch(
         math: Math::Native,
     };
     let row_len = weight.len() / output.view.shape[1].max(1);
-    let weight = StoredWeights::pack(lowerer.weight_format, weight, row_len)?;
+    let weight = lowerer.stored(layer.weights, weight, row_len)?;
     let slot = Slot::Weight(lowerer.weights.len());
     lowerer.weights.push(WeightPlan::Conv2d {
         name: layer.weights.to_owned(),
