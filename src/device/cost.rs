@@ -339,6 +339,7 @@ mod tests {
             },
             groups,
             activation: Activation::Silu,
+            math: crate::precision::Math::Native,
         })
     }
 

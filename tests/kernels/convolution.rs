@@ -216,9 +216,8 @@ pub(crate) fn random_case_of(r: &mut Random, limits: &Limits, dtype: DType, grou
                 pad_begin,
             },
             groups,
-            activation: r.pick(&ACTIVATIONS),
-            math: Math::Native,
             activation: r.pick(&SMOOTH),
+            math: Math::Native,
         },
         input: random(r, dtype, input_len, 2.0),
         weight: (0..cout * group_in * taps)
