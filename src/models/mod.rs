@@ -29,6 +29,7 @@ mod loaded;
 mod lower;
 mod movement;
 mod passes;
+mod patterns;
 pub mod pillars;
 mod place;
 mod plan;
