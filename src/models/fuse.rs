@@ -72,11 +72,12 @@ pub(super) struct Group {
 }
 
 /// A function that several nodes make of one value.
-struct Pattern {
-    activation: Activation,
-    nodes: Vec<usize>,
-    /// Those of the nodes that read the value itself.
-    readers: Vec<usize>,
+pub(super) struct Pattern {
+    pub(super) activation: Activation,
+    /// The nodes; the last one makes the result.
+    pub(super) nodes: Vec<usize>,
+    /// Those of the nodes that read the value itself, in order.
+    pub(super) readers: Vec<usize>,
 }
 
 /// Groups the nodes that the outputs depend on, in running order.
@@ -133,9 +134,9 @@ fn live_nodes(model: &OnnxModel, facts: &Facts) -> Vec<usize> {
     live
 }
 
-struct Fuser<'a> {
+pub(super) struct Fuser<'a> {
     model: &'a OnnxModel,
-    facts: &'a Facts,
+    pub(super) facts: &'a Facts,
     passes: Passes,
     outputs: HashSet<&'a str>,
     claimed: HashSet<usize>,
@@ -143,7 +144,7 @@ struct Fuser<'a> {
 }
 
 impl<'a> Fuser<'a> {
-    fn node(&self, index: usize) -> &'a Node {
+    pub(super) fn node(&self, index: usize) -> &'a Node {
         &self.model.all_nodes()[index]
     }
 
@@ -155,18 +156,18 @@ impl<'a> Fuser<'a> {
         }
     }
 
-    fn result(&self, index: usize) -> Option<&'a str> {
+    pub(super) fn result(&self, index: usize) -> Option<&'a str> {
         self.node(index).output(0)
     }
 
     /// Nodes that read a value and count.
-    fn readers(&self, value: &str) -> Vec<usize> {
+    pub(super) fn readers(&self, value: &str) -> Vec<usize> {
         let readers = self.model.consumers_of(value).iter().copied();
         readers.filter(|r| self.live.contains(r)).collect()
     }
 
     /// The only reader of a value that nobody else sees.
-    fn only_reader(&self, value: &str) -> Option<usize> {
+    pub(super) fn only_reader(&self, value: &str) -> Option<usize> {
         match self.readers(value)[..] {
             [reader] if !self.outputs.contains(value) && !self.claimed.contains(&reader) => Some(reader),
             _ => None,
@@ -174,7 +175,7 @@ impl<'a> Fuser<'a> {
     }
 
     /// The other input of a two-input node.
-    fn other(&self, index: usize, value: &str) -> Option<&'a str> {
+    pub(super) fn other(&self, index: usize, value: &str) -> Option<&'a str> {
         match (self.node(index).input(0), self.node(index).input(1)) {
             (Some(a), Some(b)) if a == value && b != value => Some(b),
             (Some(a), Some(b)) if b == value && a != value => Some(a),
@@ -182,12 +183,12 @@ impl<'a> Fuser<'a> {
         }
     }
 
-    fn is(&self, index: usize, op: &str) -> bool {
+    pub(super) fn is(&self, index: usize, op: &str) -> bool {
         let node = self.node(index);
         node.op_type == op && matches!(node.domain.as_str(), "" | "ai.onnx")
     }
 
-    fn constant(&self, value: &str) -> Option<f32> {
+    pub(super) fn constant(&self, value: &str) -> Option<f32> {
         self.facts.array(value)?.scalar_f32()
     }
 
@@ -358,7 +359,7 @@ impl<'a> Fuser<'a> {
 
     /// A function spelled out in several nodes that starts at this one.
     fn spelled_out(&mut self, index: usize) -> Option<Group> {
-        let starts = ["Sigmoid", "HardSigmoid", "Add"]
+        let starts = ["Sigmoid", "HardSigmoid", "Add", "Div", "Mul"]
             .iter()
             .any(|op| self.is(index, op));
         if !starts || self.claimed.contains(&index) {
@@ -394,72 +395,6 @@ impl<'a> Fuser<'a> {
             false => single(),
         }
     }
-
-    /// `x * Sigmoid(x)`, `x * HardSigmoid(x)` and the forms of `x * Clip(x + 3, 0, 6) / 6`.
-    fn spelled_pattern(&self, value: &str) -> Option<Pattern> {
-        self.readers(value).into_iter().find_map(|first| {
-            let gate = self.result(first)?;
-            let next = self.only_reader(gate)?;
-            let gated = |activation: Activation| -> Option<Pattern> {
-                (self.is(next, "Mul") && self.other(next, gate) == Some(value)).then(|| Pattern {
-                    activation,
-                    nodes: vec![first, next],
-                    readers: vec![first, next],
-                })
-            };
-            match activation(self.node(first), self.facts) {
-                Some(Activation::Sigmoid) => return gated(Activation::Silu),
-                Some(Activation::HardSigmoid { alpha, beta })
-                    if near(alpha.get(), 1.0 / 6.0) && beta.get() == 0.5 =>
-                {
-                    return gated(Activation::HardSwish);
-                }
-                _ => {}
-            }
-            if self.is(first, "Add") && self.constant(self.other(first, value)?) == Some(3.0) {
-                self.hard_swish(value, first, next)
-            } else {
-                None
-            }
-        })
-    }
-
-    /// What follows `x + 3` in a spelled-out HardSwish: a Clip to 0..6, then a product with `x` and a
-    /// division by 6 in either order.
-    fn hard_swish(&self, value: &str, add: usize, clip: usize) -> Option<Pattern> {
-        match activation(self.node(clip), self.facts)? {
-            Activation::Clip { low, high } if low.get() == 0.0 && high.get() == 6.0 => {}
-            _ => return None,
-        }
-        let clipped = self.result(clip)?;
-        let third = self.only_reader(clipped)?;
-        let product = self.result(third)?;
-        let fourth = self.only_reader(product)?;
-        let times_x = |at: usize, gate: &str| self.is(at, "Mul") && self.other(at, gate) == Some(value);
-        let product_first = times_x(third, clipped) && self.divides_by_6(fourth, product);
-        let division_first = self.divides_by_6(third, clipped) && times_x(fourth, product);
-        let product_node = if product_first { third } else { fourth };
-        let mut readers = vec![add, product_node];
-        readers.sort_unstable();
-        (product_first || division_first).then(|| Pattern {
-            activation: Activation::HardSwish,
-            nodes: vec![add, clip, third, fourth],
-            readers,
-        })
-    }
-
-    fn divides_by_6(&self, index: usize, value: &str) -> bool {
-        let node = self.node(index);
-        let by = |constant: Option<f32>, wanted: f32| constant.is_some_and(|c| near(c, wanted));
-        let divisor = node.input(1).and_then(|d| self.constant(d));
-        (self.is(index, "Div") && node.input(0) == Some(value) && by(divisor, 6.0))
-            || (self.is(index, "Mul")
-                && by(self.other(index, value).and_then(|o| self.constant(o)), 1.0 / 6.0))
-    }
-}
-
-fn near(a: f32, b: f32) -> bool {
-    (a - b).abs() <= 1e-6 * b.abs()
 }
 
 /// Whether a constant of shape `constant` broadcasts to `[N, C, H, W]` with one value per channel or one in

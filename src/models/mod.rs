@@ -30,6 +30,7 @@ mod loaded;
 mod lower;
 mod movement;
 mod passes;
+mod patterns;
 pub mod pillar_terms;
 pub mod pillars;
 mod place;

@@ -206,8 +206,11 @@ impl Planner<'_> {
                 is_channels_last(&view)
             }
             "Add" | "Sub" | "Mul" | "Div" | "Softmax" | "Pad" => true,
+            "And" | "Equal" | "Greater" | "GreaterOrEqual" | "Less" | "LessOrEqual" | "Mod" | "Not"
+            | "Or" | "PRelu" | "Where" | "Xor" => true,
+            "LayerNormalization" | "LogSoftmax" | "LpNormalization" | "MatMul" | "Gemm" => true,
             // Several operands make a chain of launches that end at the place.
-            "Max" | "Min" => true,
+            "Max" | "Min" | "Sum" => true,
             _ if activation(node, self.facts).is_some() => true,
             // Without a pass that makes it a view, a transpose is a copy to where it likes.
             "Transpose" if !self.passes.transposes => false,

@@ -8,6 +8,8 @@ use sensorium::models::{ForwardError, LoadedGraph, LoweredGraph};
 use sensorium::ops::{DeviceTensor, OpContext};
 use sensorium::tensor::{DType, HostTensor, TensorSpec};
 
+use crate::support;
+
 /// A host tensor of the given type with these numbers.
 fn tensor(spec: &TensorSpec, values: &[f32]) -> HostTensor {
     let dims = &spec.shape;
@@ -24,6 +26,27 @@ fn tensor(spec: &TensorSpec, values: &[f32]) -> HostTensor {
     .unwrap()
 }
 
+fn open(threads: usize) -> CpuDevice {
+    let config = CpuConfig {
+        threads,
+        queues: 1,
+        arena_bytes: 256 << 20,
+        ..CpuConfig::default()
+    };
+    CpuDevice::open(&config).unwrap()
+}
+
+fn upload(device: &mut CpuDevice, loaded: &LoadedGraph, inputs: &[Vec<f32>]) -> Vec<DeviceTensor> {
+    let mut context = OpContext::new(device, Cq::COMPUTE);
+    let pairs = loaded.inputs().iter().zip(inputs);
+    let bound = pairs.map(|(plan, values)| {
+        context
+            .upload(&tensor(&plan.spec, values), BufferClass::Input)
+            .unwrap()
+    });
+    bound.collect()
+}
+
 fn read(device: &mut CpuDevice, outputs: &[DeviceTensor]) -> Vec<Vec<f32>> {
     let mut values = Vec::new();
     for output in outputs {
@@ -33,27 +56,37 @@ fn read(device: &mut CpuDevice, outputs: &[DeviceTensor]) -> Vec<Vec<f32>> {
             .read(Cq::COMPUTE, output.buffer, 0, &mut slot, bytes)
             .unwrap();
         device.drain(Duration::from_secs(300)).unwrap();
-        values.push(crate::support::floats(slot.bytes().unwrap()));
+        values.push(support::floats(&slot.bytes().unwrap()[..bytes]));
     }
     values
 }
 
-/// Runs a graph on inputs given element by element in the order of their buffers, eagerly and as a replayed capture with
-/// another number of threads; both must leave the same bits. The outputs come back row-major.
+/// Runs a graph on inputs given element by element in the order of their buffers: eagerly and as a replayed capture, each
+/// with one thread and with three. All must leave the same bits. The outputs come back row-major.
 pub(crate) fn run(graph: &LoweredGraph, inputs: &[Vec<f32>]) -> Vec<Vec<f32>> {
     try_run(graph, inputs).unwrap()
 }
 
 /// As [`run`], with what the device refused.
 pub(crate) fn try_run(graph: &LoweredGraph, inputs: &[Vec<f32>]) -> Result<Vec<Vec<f32>>, ForwardError> {
-    let eager = on_threads(graph, inputs, 1)?;
-    let shared = on_threads(graph, inputs, 3)?;
+    let one = on_threads(graph, inputs, 1)?;
+    let three = on_threads(graph, inputs, 3)?;
     assert!(
-        same_bits(&eager, &shared),
+        same_bits(&one, &three),
         "{}: threads change the bits",
         graph.model
     );
-    eager
+    Ok(one)
+}
+
+/// As [`run`], eagerly and on one thread alone.
+pub(crate) fn eager(graph: &LoweredGraph, inputs: &[Vec<f32>]) -> Vec<Vec<f32>> {
+    let mut device = open(1);
+    let loaded = LoadedGraph::prepare(graph.clone(), &mut device, Cq::COMPUTE).unwrap();
+    let bound = upload(&mut device, &loaded, inputs);
+    let mut context = OpContext::new(&mut device, Cq::COMPUTE);
+    let outputs = loaded.forward(&mut context, &bound).unwrap();
+    read(&mut device, &outputs)
 }
 
 fn on_threads(
@@ -61,28 +94,12 @@ fn on_threads(
     inputs: &[Vec<f32>],
     threads: usize,
 ) -> Result<Vec<Vec<f32>>, ForwardError> {
-    let mut device = CpuDevice::open(&CpuConfig {
-        threads,
-        queues: 1,
-        arena_bytes: 256 << 20,
-        ..CpuConfig::default()
-    })
-    .unwrap();
+    let mut device = open(threads);
     let loaded = LoadedGraph::prepare(graph.clone(), &mut device, Cq::COMPUTE)?;
+    let bound = upload(&mut device, &loaded, inputs);
     let mut context = OpContext::new(&mut device, Cq::COMPUTE);
-    let bound: Vec<DeviceTensor> = loaded
-        .inputs()
-        .iter()
-        .zip(inputs)
-        .map(|(plan, values)| {
-            context
-                .upload(&tensor(&plan.spec, values), BufferClass::Input)
-                .unwrap()
-        })
-        .collect();
     let outputs = loaded.forward(&mut context, &bound)?;
     let eager = read(&mut device, &outputs);
-    // Where the replay writes, nothing is left of the eager run.
     for output in outputs {
         device.free(output.buffer).unwrap();
     }
@@ -90,13 +107,14 @@ fn on_threads(
     let mut context = OpContext::new(&mut device, Cq::COMPUTE);
     let outputs = loaded.forward(&mut context, &bound)?;
     let trace = device.end_capture().unwrap();
+    // Where the replay writes, nothing is left of the eager run.
     for output in &outputs {
-        let spec = TensorSpec::new(&output.view.shape, DType::F32).unwrap();
-        let nothing = HostTensor::from_slice(&spec.shape, &vec![f32::NAN; spec.shape.elements()]).unwrap();
-        let mut slot = device.host_slot(nothing.bytes().len()).unwrap();
-        slot.bytes_mut().unwrap()[..nothing.bytes().len()].copy_from_slice(nothing.bytes());
+        let nothing = vec![f32::NAN; output.view.shape.elements()];
+        let bytes: &[u8] = bytemuck::cast_slice(&nothing);
+        let mut slot = device.host_slot(bytes.len()).unwrap();
+        slot.bytes_mut().unwrap()[..bytes.len()].copy_from_slice(bytes);
         device
-            .write(Cq::COMPUTE, output.buffer, 0, &slot, nothing.bytes().len())
+            .write(Cq::COMPUTE, output.buffer, 0, &slot, bytes.len())
             .unwrap();
     }
     for _ in 0..2 {
