@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::{OpDesc, Operand, PillarsDesc};
+use super::{GatherConvDesc, OpDesc, Operand, PillarsDesc};
 use crate::tensor::{DType, View};
 
 /// Arithmetic and memory traffic of an operation.
@@ -12,6 +12,7 @@ use crate::tensor::{DType, View};
 /// Arithmetic is what the formula names: 2 for each multiply-add of a convolution or dense layer (taps in the padding
 /// included; bias, activation and residual not), 1 for each tap of a pooling and for each element of an element-wise
 /// function, 5 for each element of a softmax (maximum, difference, exponential, sum, quotient), 0 where values only move.
+/// A sparse convolution is counted as if every tap of every row had an input: which do, the data say.
 /// Traffic is what must move at least once: every element that the operation touches in its operands, its weights and
 /// tables. Broadcast elements count once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -51,7 +52,10 @@ impl OpDesc {
                 Self::GatherRows { index, dst, .. } => touched_bytes(index) + touched_bytes(dst),
                 _ => tensors + self.weight_bytes(),
             },
-            written_bytes: touched_bytes(output),
+            written_bytes: match self {
+                Self::GatherConv(desc) => desc.results().map(touched_bytes).sum(),
+                _ => touched_bytes(output),
+            },
         }
     }
 
@@ -102,6 +106,11 @@ impl OpDesc {
             }
             Self::Pool2d(desc) => (smallvec![&desc.input], &desc.output),
             Self::Pillars(desc) => (smallvec![&desc.points], &desc.output),
+            Self::GatherConv(desc) => {
+                let inputs = [&desc.table, &desc.index].into_iter().chain(&desc.residual);
+                // A description without results is refused; its cost is nobody's.
+                (inputs.collect(), desc.results().next().unwrap_or(&desc.table))
+            }
         }
     }
 
@@ -121,6 +130,7 @@ impl OpDesc {
                 2 * elements(&desc.output) * inputs * product(&desc.geometry.kernel)
             }
             Self::Pillars(desc) => pillars_flop(desc),
+            Self::GatherConv(desc) => 2 * elements(&desc.index) * channels_product(desc),
         }
     }
 
@@ -148,6 +158,17 @@ impl OpDesc {
                     }
                 }
             }
+            Self::GatherConv(desc) => {
+                let taps = desc.index.view.shape.last().map_or(0, |&taps| taps as u64);
+                let outputs = desc.results().next().and_then(|result| result.view.shape.last());
+                // The table's type says nothing of the weights, whose terms are bf16.
+                let values = taps * channels_product(desc);
+                let (weights, dtype) = match desc.weights.terms() as u64 {
+                    0 => (values, DType::F32),
+                    terms => (terms * values, DType::Bf16),
+                };
+                (weights, outputs.map_or(0, |&outputs| outputs as u64), dtype)
+            }
             _ => return 0,
         };
         weights * dtype.size_bytes() as u64 + bias * DType::F32.size_bytes() as u64
@@ -165,6 +186,12 @@ fn pillars_flop(desc: &PillarsDesc) -> u64 {
             2 * pillars * (points * features * hidden + points * hidden * outputs + hidden * outputs)
         }
     }
+}
+
+/// Input channels times output channels.
+fn channels_product(desc: &GatherConvDesc) -> u64 {
+    let channels = |operand: &Operand| operand.view.shape.last().map_or(0, |&channels| channels as u64);
+    channels(&desc.table) * desc.results().next().map_or(0, channels)
 }
 
 fn product(sizes: &[usize]) -> u64 {
@@ -199,7 +226,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
-    use crate::device::{Activation, BinaryKind, Conv2dDesc, Geometry2d, Pool2dDesc, PoolKind, Scalar};
+    use crate::device::{Activation, BinaryKind, Conv2dDesc, Geometry2d, Pool2dDesc, PoolKind, Scalar, WeightForm};
     use crate::tensor::Shape;
 
     fn operand(dims: &[usize], dtype: DType) -> Operand {
@@ -268,6 +295,23 @@ mod tests {
         // 7 -> 2 for 15 points, [2 | 2] -> 11: two of the four inputs for 15 points, two for 3 pillars.
         let flop = 2 * (15 * 7 * 2 + 15 * 2 * 11 + 3 * 2 * 11);
         assert_eq!(cost(&desc(Some(2))), (flop, (105 + 14 + 44 + 2 + 11) * 4, 132));
+    }
+
+    #[test]
+    fn a_sparse_convolution_is_counted_with_all_its_taps() {
+        let term = operand(&[20, 7], DType::Bf16);
+        let op = OpDesc::GatherConv(GatherConvDesc {
+            table: operand(&[30, 5], DType::Bf16),
+            index: operand(&[20, 27], DType::U32),
+            residual: Some(operand(&[20, 7], DType::F32)),
+            output: Some(operand(&[20, 7], DType::F32)),
+            terms: vec![term, term],
+            weights: WeightForm::TwoTerms,
+            activation: Activation::Relu,
+        });
+        let read = 30 * 5 * 2 + 20 * 27 * 4 + 20 * 7 * 4 + 27 * 5 * 7 * 2 * 2 + 7 * 4;
+        assert_eq!(cost(&op), (2 * 20 * 27 * 5 * 7, read, 20 * 7 * (4 + 2 + 2)));
+        assert_eq!(op.summary(), "gather_conv [30, 5] -> [20, 7] float32");
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub use faulty::{FaultDevice, InjectedFaults};
 pub use ids::{BufferId, Cq, EventId, ProgramId, TraceId};
 pub use op::{
     Activation, BinaryKind, Conv2dDesc, DenseLayer, GatherConvDesc, Geometry2d, OpDesc, Operand, PillarsDesc,
-    Pool2dDesc, PoolKind, Scalar, WeightDesc,
+    Pool2dDesc, PoolKind, Scalar, WeightDesc, WeightForm,
 };
 pub use sim::{OnRace, Race, SimConfig, SimCosts, SimDevice};
 pub use slot::{HostSlot, SlotError};
