@@ -9,12 +9,12 @@ use std::path::Path;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use ndarray::{Array2, Array5};
-use sensorium::device::{CpuConfig, CpuDevice, HostSlot};
+use sensorium::device::{CpuConfig, CpuDevice, HostSlot, WeightForm};
 use sensorium::lidar::sparse::{
     NeighborMap, SparseLevel, SparseWindow, SubmRule, gather_index, pairs_count, strided_neighbor_map_into,
     subm_neighbor_map_into,
 };
-use sensorium::models::sparse_encoder::{SparseConvSpec, SparseEncoder, TableForm, WeightForm, pack_table};
+use sensorium::models::sparse_encoder::{SparseConvSpec, SparseEncoder, TableForm, pack_table};
 use sensorium::ops::DeviceTensor;
 use sensorium::tensor::HostTensor;
 use sensorium::trace::{TraceOptions, TraceRunner};

@@ -13,7 +13,9 @@ use crate::tensor::{DType, View};
 /// included; bias, activation and residual not), 1 for each tap of a pooling and for each element of an element-wise
 /// function, 5 for each element of a softmax (maximum, difference, exponential, sum, quotient), 1 for each element that a
 /// selection or a reduction of segments looks at and for each tap of a local maximum, 8 for each element of a bilinear
-/// sampling, 2 for each multiply-add of a sparse convolution as if every tap were there, 0 where values only move.
+/// sampling, 8 for each element of a layer normalisation (mean, difference, square, sum, root, quotient, factor, shift), 2
+/// for each multiply-add of a sparse convolution as if every tap were there, 0 where values only move. Attention is two
+/// matrix products and the softmax between them.
 /// Traffic is what must move at least once: every element that the operation touches in its operands, its weights and
 /// tables. Broadcast elements count once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -182,7 +184,7 @@ impl OpDesc {
                 2 * elements(&desc.output) * inputs * product(&desc.geometry.kernel)
             }
             Self::Pillars(desc) => pillars_flop(desc),
-            Self::GatherConv(desc) => 2 * product(&desc.index.view.shape) * gather_conv_weights(desc),
+            Self::GatherConv(desc) => 2 * elements(&desc.index) * channels_product(desc),
             Self::TopK(desc) => elements(&desc.src),
             Self::LocalMax(desc) => elements(&desc.output) * (desc.kernel * desc.kernel) as u64,
             Self::GridSample(desc) => match desc.sampling {
@@ -218,8 +220,15 @@ impl OpDesc {
                 }
             }
             Self::GatherConv(desc) => {
-                let taps = desc.index.view.shape[1] as u64;
-                (taps * gather_conv_weights(desc), 0, desc.table.dtype)
+                let taps = desc.index.view.shape.last().map_or(0, |&taps| taps as u64);
+                let outputs = desc.results().next().and_then(|result| result.view.shape.last());
+                // The table's type says nothing of the weights, whose terms are bf16.
+                let values = taps * channels_product(desc);
+                let (weights, dtype) = match desc.weights.terms() as u64 {
+                    0 => (values, DType::F32),
+                    terms => (terms * values, DType::Bf16),
+                };
+                (weights, outputs.map_or(0, |&outputs| outputs as u64), dtype)
             }
             _ => return 0,
         };
@@ -263,10 +272,10 @@ fn pillars_flop(desc: &PillarsDesc) -> u64 {
     }
 }
 
-/// Weights of one tap.
-fn gather_conv_weights(desc: &GatherConvDesc) -> u64 {
-    let outputs = desc.output.iter().chain(&desc.terms).next();
-    desc.table.view.shape[1] as u64 * outputs.map_or(0, |output| output.view.shape[1] as u64)
+/// Input channels times output channels.
+fn channels_product(desc: &GatherConvDesc) -> u64 {
+    let channels = |operand: &Operand| operand.view.shape.last().map_or(0, |&channels| channels as u64);
+    channels(&desc.table) * desc.results().next().map_or(0, channels)
 }
 
 /// `[B, H, Sq, D]` on `[B, H, Sk, D]`: a product for the scores, the softmax of each, a product for the values.
@@ -379,6 +388,23 @@ mod tests {
         // 7 -> 2 for 15 points, [2 | 2] -> 11: two of the four inputs for 15 points, two for 3 pillars.
         let flop = 2 * (15 * 7 * 2 + 15 * 2 * 11 + 3 * 2 * 11);
         assert_eq!(cost(&desc(Some(2))), (flop, (105 + 14 + 44 + 2 + 11) * 4, 132));
+    }
+
+    #[test]
+    fn a_sparse_convolution_is_counted_with_all_its_taps() {
+        let term = operand(&[20, 7], DType::Bf16);
+        let op = OpDesc::GatherConv(GatherConvDesc {
+            table: operand(&[30, 5], DType::Bf16),
+            index: operand(&[20, 27], DType::U32),
+            residual: Some(operand(&[20, 7], DType::F32)),
+            output: Some(operand(&[20, 7], DType::F32)),
+            terms: vec![term, term],
+            weights: WeightForm::TwoTerms,
+            activation: Activation::Relu,
+        });
+        let read = 30 * 5 * 2 + 20 * 27 * 4 + 20 * 7 * 4 + 27 * 5 * 7 * 2 * 2 + 7 * 4;
+        assert_eq!(cost(&op), (2 * 20 * 27 * 5 * 7, read, 20 * 7 * (4 + 2 + 2)));
+        assert_eq!(op.summary(), "gather_conv [30, 5] -> [20, 7] float32");
     }
 
     #[test]

@@ -241,8 +241,11 @@ pub struct PillarsDesc {
 /// the index that the table does not have, such as a sentinel, contributes nothing, and nothing outside the table is
 /// read, whatever the buffer holds.
 ///
-/// All arithmetic is fp32, weights included, whatever the storage: one chain of fused multiply-adds an output, which
-/// starts at the bias and takes the taps that are there in order, then input channels; then residual and activation.
+/// All arithmetic is fp32, whatever the storage: one chain of fused multiply-adds an output, which starts at the bias and
+/// takes the taps that are there in order, then input channels; then residual and activation. Only where both table and
+/// weights are bf16 and the device multiplies bf16 are the products of a tap summed from zero in the device's way (in
+/// order of channels, first those of all first terms of the weights, then those of the second), and that sum is added to
+/// the output's sum so far.
 ///
 /// Bound buffers: table, index, prepared weights, residual if present, output if present, then the terms.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -258,8 +261,52 @@ pub struct GatherConvDesc {
     /// The result as the sum of at most two bf16 values, `[rows, Cout]` each, channel stride 1: the result rounded, and
     /// what the rounding left, rounded. There is an output, a term, or both.
     pub terms: Vec<Operand>,
+    /// How the weights are rounded.
+    pub weights: WeightForm,
     /// Applied last.
     pub activation: Activation,
+}
+
+impl GatherConvDesc {
+    /// The output, if present, then the terms.
+    pub(crate) fn results(&self) -> impl Iterator<Item = &Operand> {
+        self.output.iter().chain(&self.terms)
+    }
+}
+
+/// How weights are rounded before they are used, to nearest even.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum WeightForm {
+    /// Not at all.
+    #[default]
+    Float32,
+    /// To bf16.
+    Bfloat16,
+    /// To the sum of two bf16 values, 16 bits: the weight rounded, and what the rounding left, rounded.
+    TwoTerms,
+}
+
+impl WeightForm {
+    /// Terms of bf16 that hold a weight; none where it stays fp32.
+    #[must_use]
+    pub const fn terms(self) -> usize {
+        match self {
+            Self::Float32 => 0,
+            Self::Bfloat16 => 1,
+            Self::TwoTerms => 2,
+        }
+    }
+
+    /// Both terms of a weight; their sum is exact in fp32.
+    #[must_use]
+    pub fn split(self, weight: f32) -> [f32; 2] {
+        let round = |value: f32| half::bf16::from_f32(value).to_f32();
+        match self {
+            Self::Float32 => [weight, 0.0],
+            Self::Bfloat16 => [round(weight), 0.0],
+            Self::TwoTerms => [round(weight), round(weight - round(weight))],
+        }
+    }
 }
 
 /// What one program computes. Shapes, strides, types and constants are part of the description; buffers are
@@ -487,7 +534,7 @@ pub enum WeightDesc<'a> {
         /// Second layer, where there is one; its inputs are the first layer's outputs, then their maxima.
         second: Option<DenseLayer<'a>>,
     },
-    /// Weights and bias of a sparse convolution, fp32 whatever the storage.
+    /// Weights and bias of a sparse convolution. The bias stays fp32.
     GatherConv {
         /// The convolution that will use them.
         desc: &'a GatherConvDesc,

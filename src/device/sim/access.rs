@@ -82,7 +82,7 @@ pub(super) fn uses(op: &OpDesc) -> Vec<Use> {
         OpDesc::GatherConv(desc) => {
             let mut uses = vec![reads(&desc.table), reads(&desc.index), weights];
             uses.extend(desc.residual.as_ref().map(reads));
-            uses.extend(desc.output.iter().chain(&desc.terms).map(writes));
+            uses.extend(desc.results().map(writes));
             uses
         }
         OpDesc::Select {

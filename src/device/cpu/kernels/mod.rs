@@ -15,7 +15,7 @@
 //! - `dot`, `conv_dot`, `simd_amx`, `simd_pairs`: dense convolution of bf16 with instructions that multiply bf16; these
 //!   sum otherwise, and which of them a device uses is part of its [`KernelSet`]
 //! - `pillars`: the feature net of pillars, made of the convolution's tiles
-//! - `gather_conv`: sparse convolutions, pair by pair of rows
+//! - `gather_conv`, `gather_conv_dot`: sparse convolutions, pair by pair of rows
 //! - `pooling`, `softmax`, `elementwise`, `copy`, `indexed`, `gather_rows`: the other operations
 //! - `select`, `pick`, `resize_taps`: choice by a condition, moves by an index on the device, resizing by weights
 //! - `topk`, `split_index`, `local_max`, `grid_sample`, `segment`: selections and samplings
@@ -34,6 +34,7 @@ mod dot;
 mod elementwise;
 mod formula;
 mod gather_conv;
+mod gather_conv_dot;
 mod gather_rows;
 mod geometry;
 mod grid_sample;
@@ -156,7 +157,7 @@ pub fn prepare(op: &OpDesc, set: impl Into<KernelSet>) -> Result<Arc<dyn Kernel>
         } => indexed::prepare_gather(src, dst, *axis, indices)?,
         OpDesc::GatherRows { table, index, dst } => gather_rows::prepare(table, index, dst)?,
         OpDesc::Pillars(desc) => pillars::prepare(desc, ops)?,
-        OpDesc::GatherConv(desc) => gather_conv::prepare(desc, ops)?,
+        OpDesc::GatherConv(desc) => gather_conv::prepare(desc, ops, set)?,
         OpDesc::Select {
             condition,
             yes,

@@ -165,6 +165,32 @@ pub(super) unsafe fn gathered<V: Lanes, const MR: usize, const NV: usize>(
     }
 }
 
+/// `to[places[row]] += from[row]` for `count` rows of `width` values, a multiple of `V::N`. `from` has them one behind the
+/// other, `to` every `to_step` values.
+///
+/// # Safety
+/// The instruction set is there; `from` and `places` are valid for what is stated, `to` for every place.
+#[inline(always)]
+pub(super) unsafe fn add_rows<V: Lanes>(
+    from: *const f32,
+    width: usize,
+    places: *const u32,
+    count: usize,
+    to: *mut f32,
+    to_step: usize,
+) {
+    // SAFETY: every address lies inside what the caller promises.
+    unsafe {
+        for row in 0..count {
+            let from = from.add(row * width);
+            let to = to.add(*places.add(row) as usize * to_step);
+            for c in (0..width).step_by(V::N) {
+                V::load(to.add(c)).add(V::load(from.add(c))).store(to.add(c));
+            }
+        }
+    }
+}
+
 /// Depth-wise tile: the `P <= 14` output pixels from the `x0`-th on, the `lanes` channels from `channel` on.
 ///
 /// `sums[p][c] = bias[c] + sum over taps of input * weight`. `panel` holds `[1 + taps][V::N]`. With `PART`,
