@@ -545,7 +545,7 @@ fn build(
         deadline: options.deadline,
         ..TraceOptions::default()
     };
-    let mut made = || -> Result<_, BuildError> {
+    let made = || -> Result<_, BuildError> {
         let mut trace = parts.device.build_variants(device, trace_options, variants)?;
         trace.capture(device)?;
         let inputs = trace
