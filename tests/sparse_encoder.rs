@@ -6,7 +6,6 @@
 mod graphs;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use half::bf16;
 use ndarray::{Array2, Array5};
@@ -85,6 +84,7 @@ impl Layer {
         let (cout, cin) = (self.weight.dim().0, self.weight.dim().4);
         let weight = |value: f32| match weights {
             WeightForm::Float32 => f64::from(value),
+            WeightForm::Bfloat16 => stored(TableForm::Bfloat16, value.into()),
             WeightForm::TwoTerms => stored(TableForm::TwoTerms, value.into()),
         };
         let weight: Vec<f64> = self.weight.iter().map(|&w| weight(w)).collect();

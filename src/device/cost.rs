@@ -318,7 +318,10 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
-    use crate::device::{Activation, BinaryKind, Conv2dDesc, Pool2dDesc, PoolKind, Scalar};
+    use crate::device::{
+        Activation, BinaryKind, Conv2dDesc, LayerNormDesc, MatMulDesc, Pool2dDesc, PoolKind, ReduceDesc,
+        ReduceKind, Scalar, TapTable, WeightForm,
+    };
     use crate::tensor::Shape;
 
     fn operand(dims: &[usize], dtype: DType) -> Operand {
@@ -405,6 +408,88 @@ mod tests {
         let read = 30 * 5 * 2 + 20 * 27 * 4 + 20 * 7 * 4 + 27 * 5 * 7 * 2 * 2 + 7 * 4;
         assert_eq!(cost(&op), (2 * 20 * 27 * 5 * 7, read, 20 * 7 * (4 + 2 + 2)));
         assert_eq!(op.summary(), "gather_conv [30, 5] -> [20, 7] float32");
+    }
+
+    #[test]
+    fn products_and_what_is_made_of_them_are_counted_by_hand() {
+        let matmul = OpDesc::MatMul(MatMulDesc {
+            lhs: operand(&[2, 3, 4], DType::Bf16),
+            rhs: operand(&[2, 4, 5], DType::Bf16),
+            output: operand(&[2, 3, 5], DType::F32),
+            bias: Some(operand(&[5], DType::F32)),
+            scale: Scalar::new(1.0),
+            activation: Activation::Identity,
+        });
+        assert_eq!(cost(&matmul), (2 * 30 * 4, 24 * 2 + 40 * 2 + 20, 120));
+        // 3 queries, 7 keys of 4, values of 4, two heads that share keys and values.
+        let attention = OpDesc::Sdpa(SdpaDesc {
+            query: operand(&[1, 2, 3, 4], DType::F32),
+            key: operand(&[1, 1, 7, 4], DType::F32),
+            value: operand(&[1, 1, 7, 4], DType::F32),
+            output: operand(&[1, 2, 3, 4], DType::F32),
+            mask: None,
+            scale: Scalar::new(0.5),
+            key_block: 7,
+        });
+        let scores = 2 * 3 * 7;
+        assert_eq!(cost(&attention), (scores * (8 + 5 + 8), (24 + 28 + 28) * 4, 96));
+        let norm = OpDesc::LayerNorm(LayerNormDesc {
+            src: operand(&[6, 8], DType::F32),
+            dst: operand(&[6, 8], DType::F32),
+            residual: Some(operand(&[6, 8], DType::F32)),
+            gamma: Some(operand(&[8], DType::F32)),
+            beta: None,
+            axes: 1,
+            epsilon: Scalar::new(1e-5),
+        });
+        assert_eq!(cost(&norm), (8 * 48, (48 + 48 + 8) * 4, 192));
+        let sum = OpDesc::Reduce(ReduceDesc {
+            src: operand(&[6, 8], DType::F32),
+            dst: operand(&[6, 1], DType::F32),
+            kind: ReduceKind::Sum,
+        });
+        assert_eq!(cost(&sum), (48, 192, 24));
+    }
+
+    #[test]
+    fn choices_and_moves_by_an_index_are_counted_by_hand() {
+        let (four, index) = (operand(&[4, 6], DType::F32), operand(&[4, 6], DType::I32));
+        let select = OpDesc::Select {
+            condition: four,
+            yes: four,
+            no: four,
+            dst: four,
+        };
+        assert_eq!(cost(&select), (24, 3 * 96, 96));
+        let gather = OpDesc::GatherElements {
+            src: operand(&[900, 6], DType::F32),
+            index,
+            dst: four,
+            axis: 0,
+        };
+        assert_eq!(cost(&gather), (0, 96 + 96, 96));
+        let scatter = |combine| OpDesc::ScatterElements {
+            updates: four,
+            index,
+            dst: operand(&[900, 6], DType::F32),
+            axis: 0,
+            combine,
+        };
+        assert_eq!(cost(&scatter(None)), (0, 96 + 96, 96));
+        assert_eq!(cost(&scatter(Some(BinaryKind::Add))).0, 24);
+        // Rows first: 4 rows of 3 columns of two taps, then 24 results of two taps.
+        let taps = |outputs: usize| TapTable {
+            taps: 2,
+            positions: vec![0; 2 * outputs].into(),
+            weights: vec![Scalar::new(0.5); 2 * outputs].into(),
+        };
+        let resize = OpDesc::ResizeTaps {
+            src: operand(&[1, 1, 2, 3], DType::F32),
+            dst: operand(&[1, 1, 4, 6], DType::F32),
+            rows: taps(4),
+            columns: taps(6),
+        };
+        assert_eq!(cost(&resize), (2 * (12 * 2 + 24 * 2), 24, 96));
     }
 
     #[test]
