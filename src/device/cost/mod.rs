@@ -4,16 +4,23 @@ use std::collections::BTreeSet;
 
 use smallvec::SmallVec;
 
-use super::{Geometry2d, OpDesc, Operand, PillarsDesc};
+use super::{Geometry2d, OpDesc, Operand, PillarsDesc, ReduceKind, Sampling};
 use crate::tensor::{DType, View};
 
 /// Arithmetic and memory traffic of an operation.
 ///
-/// Arithmetic is what the formula names: 2 for each multiply-add of a convolution or dense layer (taps in the padding
-/// included; bias, activation and residual not), 1 for each tap of a pooling and for each element of an element-wise
-/// function, 5 for each element of a softmax (maximum, difference, exponential, sum, quotient), 0 where values only move.
-/// Traffic is what must move at least once: every element that the operation touches in its operands, its weights and
-/// tables. Broadcast elements count once.
+/// Arithmetic is what the formula names:
+///
+/// - 2 for each multiply-add of a convolution, matrix product, dense layer, resize or bilinear sampling (taps in the padding
+///   included; bias, activation and residual not);
+/// - 1 for each tap of a pooling or local maximum, for each element of an element-wise function or choice, for each element
+///   that is reduced or combined, and 1 more where its square or magnitude is;
+/// - 5 for each element of a softmax (maximum, difference, exponential, sum, quotient) and of a normalisation (sum,
+///   difference, square, sum, scale), there 1 more for each of residual, gamma and beta;
+/// - nothing where values only move or are sorted, nor for indices.
+///
+/// Traffic is what must move at least once: every element that the operation touches in its tensors and weights. Broadcast
+/// elements count once, and of a tensor from which an index on the device picks, as many as are picked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OpCost {
     /// Arithmetic operations.
@@ -48,10 +55,32 @@ impl OpDesc {
                     src, axis, indices, ..
                 } => picked_bytes(src, &[(*axis, &**indices)]),
                 // Which rows, the data say: as many as are asked for.
-                Self::GatherRows { index, dst, .. } => touched_bytes(index) + touched_bytes(dst),
+                Self::GatherRows { index, dst, .. } | Self::GatherElements { index, dst, .. } => {
+                    touched_bytes(index) + touched_bytes(dst)
+                }
+                Self::ScatterElements {
+                    updates,
+                    index,
+                    combine,
+                    ..
+                } => {
+                    let there = if combine.is_some() {
+                        touched_bytes(updates)
+                    } else {
+                        0
+                    };
+                    touched_bytes(updates) + touched_bytes(index) + there
+                }
+                Self::GridSample(desc) => {
+                    let picked = sample_taps(desc.sampling) * touched_bytes(&desc.output);
+                    touched_bytes(&desc.grid) + touched_bytes(&desc.input).min(picked)
+                }
                 _ => bytes(&reads) + self.weight_bytes(),
             },
-            written_bytes: bytes(&writes),
+            written_bytes: match self {
+                Self::ScatterElements { updates, .. } => touched_bytes(updates),
+                _ => bytes(&writes),
+            },
         }
     }
 
@@ -95,6 +124,32 @@ impl OpDesc {
             }
             Self::Pool2d(desc) => Operands::new([&desc.input], [&desc.output]),
             Self::Pillars(desc) => Operands::new([&desc.points], [&desc.output]),
+            Self::Select {
+                condition,
+                yes,
+                no,
+                dst,
+            } => Operands::new([condition, yes, no], [dst]),
+            Self::GatherElements { src, index, dst, .. } => Operands::new([src, index], [dst]),
+            Self::ScatterElements {
+                updates, index, dst, ..
+            } => Operands::new([updates, index], [dst]),
+            Self::ResizeTaps { src, dst, .. } => Operands::new([src], [dst]),
+            Self::MatMul(desc) => {
+                let reads = [&desc.lhs, &desc.rhs].into_iter().chain(&desc.bias);
+                Operands::new(reads, [&desc.output])
+            }
+            Self::LayerNorm(desc) => {
+                let more = [&desc.residual, &desc.gamma, &desc.beta];
+                let reads = std::iter::once(&desc.src).chain(more.into_iter().flatten());
+                Operands::new(reads, [&desc.dst])
+            }
+            Self::Reduce(desc) => Operands::new([&desc.src], [&desc.dst]),
+            Self::TopK(desc) => Operands::new([&desc.src], [&desc.values, &desc.indices]),
+            Self::SplitIndex(desc) => Operands::new([&desc.index], [&desc.major, &desc.minor]),
+            Self::LocalMax(desc) => Operands::new([&desc.input], [&desc.output]),
+            Self::GridSample(desc) => Operands::new([&desc.input, &desc.grid], [&desc.output]),
+            Self::SegmentReduce(desc) => Operands::new([&desc.rows, &desc.offsets], [&desc.output]),
         }
     }
 
@@ -105,8 +160,54 @@ impl OpDesc {
             | Self::Fill { .. }
             | Self::ResizeNearest { .. }
             | Self::Gather { .. }
-            | Self::GatherRows { .. } => 0,
-            Self::Unary { dst, .. } | Self::Binary { dst, .. } => elements(dst),
+            | Self::GatherRows { .. }
+            | Self::GatherElements { .. }
+            | Self::TopK(_)
+            | Self::SplitIndex(_) => 0,
+            Self::Unary { dst, .. } | Self::Binary { dst, .. } | Self::Select { dst, .. } => elements(dst),
+            Self::ScatterElements { updates, combine, .. } => {
+                elements(updates) * u64::from(combine.is_some())
+            }
+            Self::ResizeTaps {
+                src,
+                dst,
+                rows,
+                columns,
+            } => {
+                // Rows first: each source column of every output row, then every output element.
+                let [n, c, oh, _] = [0, 1, 2, 3].map(|axis| dst.view.shape[axis] as u64);
+                let first = n * c * oh * src.view.shape[3] as u64 * rows.taps as u64;
+                2 * (first + elements(dst) * columns.taps as u64)
+            }
+            Self::MatMul(desc) => {
+                let inner = desc.lhs.view.shape.last().copied().unwrap_or(0) as u64;
+                2 * elements(&desc.output) * inner
+            }
+            Self::LayerNorm(desc) => {
+                let more = [&desc.residual, &desc.gamma, &desc.beta];
+                elements(&desc.dst) * (5 + more.into_iter().flatten().count() as u64)
+            }
+            Self::Reduce(desc) => {
+                let each = match desc.kind {
+                    ReduceKind::L1 | ReduceKind::L2 | ReduceKind::SumSquare => 2,
+                    ReduceKind::Sum
+                    | ReduceKind::Mean
+                    | ReduceKind::Max
+                    | ReduceKind::Min
+                    | ReduceKind::Prod => 1,
+                };
+                each * elements(&desc.src)
+            }
+            Self::LocalMax(desc) => {
+                let channels = desc.pooled.len().max(1) as u64;
+                let pooled = desc.pooled.iter().filter(|pooled| **pooled).count() as u64;
+                elements(&desc.output) / channels * pooled * product(&[desc.kernel; 2])
+            }
+            Self::GridSample(desc) => match desc.sampling {
+                Sampling::Bilinear => 2 * sample_taps(desc.sampling) * elements(&desc.output),
+                Sampling::Nearest => 0,
+            },
+            Self::SegmentReduce(desc) => elements(&desc.rows),
             Self::Softmax { dst, .. } => 5 * elements(dst),
             Self::Pool2d(desc) => elements(&desc.output) * product(&desc.geometry.kernel),
             Self::Conv2d(desc) => {
@@ -144,6 +245,14 @@ impl OpDesc {
             _ => return 0,
         };
         weights * dtype.size_bytes() as u64 + bias * DType::F32.size_bytes() as u64
+    }
+}
+
+/// Pixels that one place of a sampling reads.
+const fn sample_taps(sampling: Sampling) -> u64 {
+    match sampling {
+        Sampling::Bilinear => 4,
+        Sampling::Nearest => 1,
     }
 }
 
@@ -211,142 +320,4 @@ fn distinct(view: &View, tables: &[(usize, &[u32])]) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests")]
-
-    use super::*;
-    use crate::device::{Activation, BinaryKind, Conv2dDesc, Pool2dDesc, PoolKind, Scalar};
-    use crate::tensor::Shape;
-
-    fn operand(dims: &[usize], dtype: DType) -> Operand {
-        Operand {
-            dtype,
-            view: View::contiguous(Shape::new(dims).unwrap()),
-        }
-    }
-
-    fn cost(op: &OpDesc) -> (u64, u64, u64) {
-        let cost = op.cost();
-        assert_eq!(cost.bytes(), cost.read_bytes + cost.written_bytes);
-        (cost.flop, cost.read_bytes, cost.written_bytes)
-    }
-
-    fn conv(groups: usize, residual: bool, dtype: DType) -> OpDesc {
-        let output = operand(&[1, 8, 5, 6], dtype);
-        OpDesc::Conv2d(Conv2dDesc {
-            input: operand(&[1, 4, 10, 12], dtype),
-            output,
-            residual: residual.then_some(output),
-            geometry: Geometry2d {
-                kernel: [3, 1],
-                stride: [2, 2],
-                dilation: [1, 1],
-                pad_begin: [1, 0],
-            },
-            groups,
-            activation: Activation::Silu,
-        })
-    }
-
-    #[test]
-    fn a_convolution_is_counted_by_hand() {
-        // 240 results of 4 channels x 3 taps; 480 inputs; 96 weights; 8 biases.
-        assert_eq!(
-            cost(&conv(1, false, DType::F32)),
-            (5760, 480 * 4 + 96 * 4 + 32, 960)
-        );
-        // In bf16 half of all but the bias; the residual is read as well.
-        assert_eq!(
-            cost(&conv(1, true, DType::Bf16)),
-            (5760, 480 * 2 + 96 * 2 + 32 + 480, 480)
-        );
-        // Two groups: half the channels a result.
-        assert_eq!(
-            cost(&conv(2, false, DType::F32)),
-            (2880, 480 * 4 + 48 * 4 + 32, 960)
-        );
-        assert_eq!(
-            conv(2, false, DType::F32).summary(),
-            "conv2d 3x1/2 in 2 groups [1, 4, 10, 12] -> [1, 8, 5, 6] float32"
-        );
-    }
-
-    #[test]
-    fn a_feature_net_of_pillars_is_counted_by_hand() {
-        let desc = |hidden| {
-            OpDesc::Pillars(PillarsDesc {
-                points: operand(&[3, 5, 7], DType::F32),
-                output: operand(&[3, 11], DType::F32),
-                hidden,
-            })
-        };
-        assert_eq!(cost(&desc(None)), (2 * 3 * 5 * 7 * 11, (105 + 77 + 11) * 4, 132));
-        // 7 -> 2 for 15 points, [2 | 2] -> 11: two of the four inputs for 15 points, two for 3 pillars.
-        let flop = 2 * (15 * 7 * 2 + 15 * 2 * 11 + 3 * 2 * 11);
-        assert_eq!(cost(&desc(Some(2))), (flop, (105 + 14 + 44 + 2 + 11) * 4, 132));
-    }
-
-    #[test]
-    fn what_moves_is_counted_once() {
-        let (four, row) = (operand(&[4, 6], DType::F32), operand(&[6], DType::Bf16));
-        let broadcast = Operand {
-            view: row.view.broadcast_to(four.view.shape).unwrap(),
-            ..row
-        };
-        let add = OpDesc::Binary {
-            lhs: four,
-            rhs: broadcast,
-            dst: four,
-            kind: BinaryKind::Add,
-        };
-        assert_eq!(cost(&add), (24, 96 + 12, 96));
-        let softmax = OpDesc::Softmax {
-            src: four,
-            dst: four,
-            axis: 1,
-        };
-        assert_eq!(cost(&softmax), (120, 96, 96));
-        let fill = OpDesc::Fill {
-            dst: four,
-            value: Scalar::new(1.0),
-        };
-        assert_eq!(cost(&fill), (0, 0, 96));
-        assert_eq!(fill.summary(), "fill [4, 6] float32");
-        let gather = OpDesc::Gather {
-            src: operand(&[9, 6], DType::F32),
-            dst: four,
-            axis: 0,
-            indices: [8, 1, 8, 1].into(),
-        };
-        assert_eq!(cost(&gather), (0, 2 * 6 * 4, 96));
-        let rows = OpDesc::GatherRows {
-            table: operand(&[900, 6], DType::F32),
-            index: operand(&[4], DType::U32),
-            dst: four,
-        };
-        assert_eq!(cost(&rows), (0, 16 + 96, 96));
-        let resize = OpDesc::ResizeNearest {
-            src: operand(&[1, 5, 2, 3], DType::U8),
-            dst: operand(&[1, 5, 4, 6], DType::U8),
-            rows: [0, 0, 1, 1].into(),
-            columns: [0, 0, 1, 1, 1, 1].into(),
-        };
-        assert_eq!(cost(&resize), (0, 5 * 2 * 2, 120));
-        let pool = OpDesc::Pool2d(Pool2dDesc {
-            input: operand(&[1, 2, 8, 8], DType::F32),
-            output: operand(&[1, 2, 4, 4], DType::F32),
-            geometry: Geometry2d {
-                kernel: [2, 2],
-                stride: [2, 2],
-                dilation: [1, 1],
-                pad_begin: [0, 0],
-            },
-            kind: PoolKind::Max,
-        });
-        assert_eq!(cost(&pool), (32 * 4, 512, 128));
-        assert_eq!(
-            pool.summary(),
-            "pool2d 2x2/2 [1, 2, 8, 8] -> [1, 2, 4, 4] float32"
-        );
-    }
-}
+mod tests;
