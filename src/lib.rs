@@ -20,9 +20,9 @@
 //! - [`image`]: camera pre-processing presets, bit-exact
 //! - [`lidar`]: sweeps, pillars, head decoding, suppression, as Autoware's kernels compute them
 //! - [`perception`]: detectors: prepare, forward, finish
-//! - [`accuracy`]: detections matched with the truth
+//! - [`accuracy`]: detections matched with the truth, metrics, goldens, frozen gates
 //! - [`pipeline`]: pipeline files: schema, validation, the plan of actors and channels
-//! - [`telemetry`]: latency histograms, drop accounting, run reports
+//! - [`telemetry`]: latency histograms, drop accounting, run reports, profiles of models
 //! - [`io`]: bags, ROS messages (CDR), recordings, zenoh, the driving simulator
 //! - [`runtime`]: actors, bounded channels, clock, shutdown
 //! - [`cli`]: the `sensorium` command, one file per subcommand

@@ -230,12 +230,12 @@ fn detections_are_matched_by_stream_and_stamp() {
     );
     assert_eq!(found["objects.center_err_max"].0, None);
 
-    // A gate on a value that is not there fails.
-    write(folder, "wrong.yaml", "boxes.recal: [0.5, min]\n");
-    let told = compare(folder, &["run.jsonl", "golden.jsonl", "--gates", "wrong.yaml"]);
+    // A gate on what neither side has fails.
+    write(folder, "other.yaml", "objects.recall: 0.5\n");
+    let told = compare(folder, &["front.jsonl", "front.jsonl", "--gates", "other.yaml"]);
     assert_eq!(told.status.code(), Some(1));
     assert!(
-        text(&told.stdout).contains("boxes.recal: there is no such value"),
+        text(&told.stdout).contains("objects.recall: neither side has"),
         "{}",
         text(&told.stdout)
     );
@@ -254,6 +254,7 @@ fn what_cannot_be_compared_is_said_with_what_to_do() {
     write(folder, "word.yaml", "a: high\n");
     write(folder, "unknown.yaml", "a: {threshold: 1, metric: cosine}\n");
     write(folder, "wrong.yaml", "a: [1, max]\n");
+    write(folder, "name.yaml", "boxes.recal: [0.5, min]\n");
     write(folder, "recall.yaml", "a: [0.5, min, recall]\n");
     for (arguments, parts) in [
         (
@@ -299,6 +300,10 @@ fn what_cannot_be_compared_is_said_with_what_to_do() {
         (
             &["a.npz", "a.npz", "--gates", "wrong.yaml"],
             ["gate a of wrong.yaml", "good side of pcc is min"],
+        ),
+        (
+            &["lines.jsonl", "lines.jsonl", "--gates", "name.yaml"],
+            ["gate boxes.recal of name.yaml", "boxes.recall"],
         ),
         (
             &["a.npz", "a.npz", "--gates", "recall.yaml"],

@@ -269,6 +269,7 @@ fn gates_are_read_from_json_and_yaml_in_every_form() {
         "a: [0.5, max, ade, now]",
         "{",
         "a: 1\na: 2",
+        "a: .nan",
     ] {
         assert!(parse_gates(bad).is_err(), "{bad}");
     }
@@ -277,7 +278,6 @@ fn gates_are_read_from_json_and_yaml_in_every_form() {
             .unwrap_err()
             .1
     };
-    assert!(matches!(refused("a: .nan"), GateError::Threshold { .. }));
     assert!(matches!(
         refused("a: [0.5, max]"),
         GateError::Contradiction { .. }

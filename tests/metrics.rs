@@ -236,6 +236,13 @@ fn a_correlation_is_told_only_where_there_is_one() {
         assert!(pcc(&rising, &array(&[bad, 1.0, 2.0])).unwrap().is_nan());
         assert!(pcc(&array(&[bad; 3]), &array(&[bad; 3])).unwrap().is_nan());
     }
+    // Equal sides are exactly 1, however their sums round.
+    let mut numbers = Numbers(9);
+    for n in 2..200 {
+        let values = numbers.array(&[n], |x| x * 3.0 - 1.0);
+        assert_eq!(pcc(&values, &values).unwrap(), 1.0, "{n}");
+        assert_eq!(pcc(&values, &-&values).unwrap(), -1.0, "{n}");
+    }
     // A side that is all but constant is not constant: detected by largest == smallest alone.
     let nearly = array(&[1.0, 1.0, 1.0 + f64::EPSILON]);
     assert!(pcc(&nearly, &rising).unwrap() > 0.8);

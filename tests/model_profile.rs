@@ -171,7 +171,7 @@ fn stages_and_launches_are_told_as_text_as_json_and_as_a_picture() {
     let document: Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(
         (&document["model"], &document["storage"]),
-        (&json!("tiny"), &json!("bfloat16"))
+        (&json!("tiny.onnx"), &json!("bfloat16"))
     );
 }
 

@@ -12,7 +12,7 @@ use super::pipeline_args::Format;
 use super::report;
 use crate::accuracy::compare::{
     CompareOptions, CompareReport, DetectionLines, Gates, MatchLimits, compare_detections, compare_taps,
-    detection_metric,
+    detection_metric, detection_values,
 };
 use crate::accuracy::gates::{Gate, GateError, gates_of, parse_gates};
 use crate::accuracy::metrics::{METRICS, Metric};
@@ -113,6 +113,9 @@ enum CompareError {
         file: PathBuf,
         metric: String,
     },
+    #[error("gate {name} of {} is none of detections", file.display())]
+    #[diagnostic(help("Detections have {}.", detection_values().collect::<Vec<_>>().join(", ")))]
+    NotOfDetections { name: String, file: PathBuf },
     #[error(transparent)]
     Gates(#[from] GateError),
 }
@@ -208,6 +211,12 @@ fn lines(args: &Args, run: &[u8], golden: &[u8]) -> Result<CompareReport, Compar
     };
     let (run, golden) = (read(&args.run, run)?, read(&args.golden, golden)?);
     let gates = gates(args, |name| detection_metric(name).unwrap_or(name).to_owned())?;
+    if let Some(name) = gates.keys().find(|name| detection_metric(name).is_none()) {
+        return Err(CompareError::NotOfDetections {
+            name: name.clone(),
+            file: args.gates.clone().unwrap_or_default(),
+        });
+    }
     let limits = MatchLimits {
         max_dist_m: args.max_distance,
         min_iou: args.min_overlap,

@@ -51,9 +51,9 @@ pub enum GateError {
         /// The gate.
         name: String,
         /// As it is declared now.
-        declared: Gate,
+        declared: Box<Gate>,
         /// As it is frozen.
-        frozen: Gate,
+        frozen: Box<Gate>,
         /// Where.
         file: PathBuf,
     },

@@ -181,8 +181,8 @@ impl GateRegistry {
         match self.frozen.get(name) {
             Some(frozen) if gate.looser_than(frozen) => Err(GateError::Loosened {
                 name: name.to_owned(),
-                declared: gate.clone(),
-                frozen: frozen.clone(),
+                declared: Box::new(gate.clone()),
+                frozen: Box::new(frozen.clone()),
                 file: self.file.clone(),
             }),
             _ => Ok(()),

@@ -64,7 +64,7 @@ impl GateSpec {
 /// What is wrong, with its place where that is known.
 pub fn parse_gates(text: &str) -> Result<BTreeMap<String, GateSpec>, String> {
     // One reader for both: JSON is YAML, and this one reads a number as the float64 next to it.
-    serde_saphyr::from_str(text).map_err(|error| error.to_string())
+    serde_saphyr::from_str(text).map_err(|error| error.without_snippet().to_string())
 }
 
 /// Named gates of specs; `metric` says, of a name, what a gate measures that does not say it.

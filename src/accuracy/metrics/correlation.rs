@@ -129,7 +129,8 @@ fn correlation(
         own += t * t;
         other += r * r;
     }
-    Ok((both / (own.sqrt() * other.sqrt())).clamp(-1.0, 1.0))
+    // One root of the product: of equal sides it is their sum itself, and the quotient exactly 1.
+    Ok((both / (own * other).sqrt()).clamp(-1.0, 1.0))
 }
 
 /// What must be known of one side before its deviations can be summed without overflow or underflow.

@@ -19,6 +19,8 @@ use crate::tensor::{DType, HostTensor, TensorError, TensorSpec};
 use crate::trace::{InputId, TraceError, TraceOptions, TraceRunner, VariantId};
 use crate::weights::OnnxModel;
 
+/// Longest wait for one frame: nobody else waits for the device.
+const DEADLINE: Duration = Duration::from_secs(600);
 /// Time for each of the machine's speeds.
 const PEAK_TIME: Duration = Duration::from_millis(150);
 
@@ -208,7 +210,11 @@ fn captured(
     device: &mut dyn Device,
 ) -> Result<(TraceRunner, VariantId, Inputs), RunError> {
     let network = Arc::new(LoadedGraph::prepare(graph, device, Cq::COMPUTE)?);
-    let mut runner = TraceRunner::new(network.model(), TraceOptions::default())?;
+    let options = TraceOptions {
+        deadline: DEADLINE,
+        ..TraceOptions::default()
+    };
+    let mut runner = TraceRunner::new(network.model(), options)?;
     let mut inputs = Inputs::new();
     for plan in network.inputs() {
         inputs.push((runner.add_input(device, &plan.name, plan.spec, None)?, plan.spec));

@@ -168,8 +168,10 @@ fn table<const N: usize>(header: [&str; N]) -> Table {
     table
 }
 
+/// To the microsecond, or to a tenth of one below 100.
 fn ms(time_us: f64) -> String {
-    format!("{:.3}", time_us / 1e3)
+    let digits = if time_us < 100.0 { 4 } else { 3 };
+    format!("{:.digits$}", time_us / 1e3)
 }
 
 fn percent(share: f64) -> String {
@@ -179,6 +181,7 @@ fn percent(share: f64) -> String {
 fn giga(flop: u64) -> String {
     match flop {
         0 => "-".to_owned(),
+        flop if flop < 1_000_000 => format!("{:.6}", flop as f64 / 1e9),
         flop => format!("{:.3}", flop as f64 / 1e9),
     }
 }

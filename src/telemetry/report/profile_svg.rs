@@ -237,12 +237,16 @@ fn bar_row(picture: &mut Picture, name: &str, share: f64, colour: &str, value: &
     picture.y += ROW;
 }
 
-/// What is worth telling of a speed: arithmetic, or bytes where there is none.
+/// What is worth telling of a speed: bytes, or arithmetic where there is more of it.
 fn speed(flop: u64, bytes: u64, time_us: f64) -> String {
-    match (flop, time_us > 0.0) {
-        (_, false) => String::new(),
-        (0, true) => format!(", {:.1} GB/s", bytes as f64 / time_us / 1e3),
-        (flop, true) => format!(", {:.1} GFLOP/s", flop as f64 / time_us / 1e3),
+    if time_us <= 0.0 {
+        return String::new();
+    }
+    let per_second = |work: u64| work as f64 / time_us / 1e3;
+    if flop > bytes {
+        format!(", {:.1} GFLOP/s", per_second(flop))
+    } else {
+        format!(", {:.1} GB/s", per_second(bytes))
     }
 }
 
@@ -264,9 +268,10 @@ fn footer(picture: &mut Picture, profile: &ModelProfile) {
     if let Some(temperature) = profile.cpu.temperature_c {
         processor.push(format!("up to {:.0} \u{b0}C", temperature.max));
     }
-    if !processor.is_empty() {
-        lines.push(format!("processor: {}", processor.join(", ")));
+    if processor.is_empty() {
+        processor.push("frequency and temperature are not shown by this system".to_owned());
     }
+    lines.push(format!("processor: {}", processor.join(", ")));
     picture.y += 10.0;
     for line in lines {
         picture.text("small", MARGIN, &line, 16.0);
