@@ -8,11 +8,11 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use ndarray::{Array2, Array4};
 use sensorium::device::{CpuConfig, CpuDevice, HostSlot};
 use sensorium::models::centerhead::{CenterHead, HeadSpec};
-use sensorium::ops::gather::scatter_rows;
 use sensorium::models::pillars::{PfnPlan, PillarFeatureNet};
 use sensorium::models::second::{Second, SecondFpn};
 use sensorium::models::{ConvSpec, as_feature_map};
 use sensorium::ops::DeviceTensor;
+use sensorium::ops::gather::scatter_rows;
 use sensorium::tensor::{DType, TensorSpec};
 use sensorium::trace::{TraceContext, TraceOptions, TraceRunner, WorkError};
 

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use ndarray::{ArrayView2, ArrayView4};
 use sensorium::device::{BufferClass, CpuConfig, CpuDevice, Cq};
-use sensorium::ops::gather::{check_index, scatter_rows};
 use sensorium::models::pillars::{PfnPlan, PillarFeatureNet};
 use sensorium::models::second::{Second, SecondFpn};
 use sensorium::models::{ConvSpec, RowLinear};
 use sensorium::numeric::Fp8Policy;
 use sensorium::ops::OpContext;
+use sensorium::ops::gather::{check_index, scatter_rows};
 use sensorium::tensor::{DType, HostTensor, Shape};
 use sensorium::weights::{
     LinearLayout, StateDict, fold_bn_conv, fold_bn_conv_transpose, fold_bn_linear, load_state_dict,

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use sensorium::precision::{
-    Fidelity, Knob, KnobError, KnobSource, KnobValue, Knobs, Math, MatrixMath, PRESETS, Precision,
-    PrecisionError, PrecisionPolicy, WeightFormat, parse_bool,
+    Fidelity, Knob, KnobError, KnobSource, KnobValue, Knobs, Math, MatrixMath, OperandFormat, PRESETS,
+    Precision, PrecisionError, PrecisionPolicy, parse_bool,
 };
 use sensorium::tensor::DType;
 
@@ -23,7 +23,7 @@ fn a_precision_reads_back_as_it_was_written() {
     let mut labels = std::collections::HashSet::new();
     for fidelity in Fidelity::ALL {
         for switches in 0..16_u8 {
-            for weights in WeightFormat::ALL {
+            for weights in OperandFormat::ALL {
                 for activations in [DType::Bf16, DType::F32] {
                     let precision = Precision::new(fidelity, switches & 1 != 0)
                         .with_approx(switches & 2 != 0)
@@ -53,17 +53,20 @@ fn a_text_says_every_part() {
             approx: true,
             packer_l1_acc: true,
             dst_full_sync: true,
-            weights: WeightFormat::Bfp8,
+            weights: OperandFormat::Bfp8,
             activations: DType::Bf16,
         }
     );
-    assert_eq!(parse("HiFi2:a=float32:w=bfloat4_b").label(), "HiFi2:w=bfp4:a=f32");
+    assert_eq!(
+        parse("HiFi2:a=float32:w=bfloat4_b").label(),
+        "HiFi2:w=bfp4:a=fp32"
+    );
     assert_eq!(parse("LoFi"), Precision::new(Fidelity::LoFi, false));
     assert_eq!(parse("HiFi4+l1acc+fp32"), Precision::CONVOLUTION);
     assert_eq!(parse("accurate").label(), "HiFi4+fp32");
     assert_eq!(parse("balanced").label(), "HiFi2+fp32");
     assert_eq!(parse("fast").label(), "LoFi:w=bfp8");
-    assert_eq!(parse("balanced+l1acc:a=f32").label(), "HiFi2+fp32+l1acc:a=f32");
+    assert_eq!(parse("balanced+l1acc:a=f32").label(), "HiFi2+fp32+l1acc:a=fp32");
     assert_eq!(
         PRESETS.map(|preset| parse(preset.name)),
         PRESETS.map(|preset| preset.precision)
@@ -86,9 +89,9 @@ fn a_text_that_means_nothing_is_told_what_is_allowed() {
         ("HiFi4:w", "`:w` is not a setting"),
         (
             "HiFi4:w=int8",
-            "f32 (float32), bf16 (bfloat16), bfp8 (bfloat8_b) or bfp4 (bfloat4_b)",
+            "fp32 (float32), bf16 (bfloat16), bfp8 (bfloat8_b) or bfp4 (bfloat4_b)",
         ),
-        ("HiFi4:a=bfp8", "expected bf16 (bfloat16) or f32 (float32)"),
+        ("HiFi4:a=bfp8", "expected bf16 (bfloat16) or fp32 (float32)"),
     ] {
         assert!(refusal(text).contains(expected), "{text}: {}", refusal(text));
     }
@@ -106,7 +109,7 @@ fn what_changes_no_bit_changes_no_operation() {
             fidelity: Fidelity::HiFi3,
             fp32_acc: true,
             packer_l1_acc: true,
-            weights: WeightFormat::Bfp8,
+            weights: OperandFormat::Bfp8,
         })
     );
 }

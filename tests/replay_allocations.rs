@@ -12,7 +12,7 @@ use sensorium::device::{
     WeightDesc,
 };
 use sensorium::ops::DeviceTensor;
-use sensorium::precision::Math;
+use sensorium::precision::{Math, Precision};
 use sensorium::tensor::{DType, TensorSpec, View};
 use sensorium::trace::{BankOptions, Select, StateOptions, StreamBanks, TraceOptions, TraceRunner};
 
@@ -47,14 +47,20 @@ fn upload_switch_of_streams_replay_and_read_allocate_nothing() {
         activation: Activation::Silu,
         math: Math::Native,
     };
+    // The same with the arithmetic of a matrix engine.
+    let engine = Conv2dDesc {
+        math: Precision::CONVOLUTION.into(),
+        ..conv.clone()
+    };
     let weight = vec![0.01_f32; CHANNELS * CHANNELS * 9];
-    let weights = device
-        .prepare_weights(&WeightDesc::Conv2d {
-            desc: &conv,
+    let [weights, engine_weights] = [&conv, &engine].map(|desc| {
+        let weights = WeightDesc::Conv2d {
+            desc,
             weight: &weight,
             bias: None,
-        })
-        .unwrap();
+        };
+        device.prepare_weights(&weights).unwrap()
+    });
 
     let mut runner = TraceRunner::new("conv", TraceOptions::two_queues()).unwrap();
     let camera = TensorSpec::new(&[1, SIDE, SIDE, CHANNELS], DType::U8).unwrap();
@@ -80,7 +86,7 @@ fn upload_switch_of_streams_replay_and_read_allocate_nothing() {
             .unwrap()
     });
     runner.add_output(&mut device, "y", pixels).unwrap();
-    let op = OpDesc::Conv2d(conv);
+    let (op, engine) = (OpDesc::Conv2d(conv), OpDesc::Conv2d(engine));
     let variant = runner
         .add_variant(
             &mut device,
@@ -91,7 +97,7 @@ fn upload_switch_of_streams_replay_and_read_allocate_nothing() {
                 let ops = context.ops();
                 let middle = ops.alloc(&pixels, BufferClass::Intermediate)?;
                 ops.run(&op, &[x.buffer, weights, middle.buffer])?;
-                ops.run(&op, &[middle.buffer, weights, y.buffer])?;
+                ops.run(&engine, &[middle.buffer, engine_weights, y.buffer])?;
                 ops.copy(&middle, &target)?;
                 context.write_state("ping-pong", &target)?;
                 context.write_state("in place", &middle)?;

@@ -10,15 +10,15 @@ use std::sync::Arc;
 
 use half::bf16;
 use ndarray::{Array2, Array5};
-use sensorium::device::{BufferClass, CpuConfig, CpuDevice, Cq, Device, SimConfig, SimDevice};
+use sensorium::device::{BufferClass, CpuConfig, CpuDevice, Cq, Device, SimConfig, SimDevice, WeightForm};
 use sensorium::lidar::sparse::{
     NeighborMap, SparseLevel, SparseWindow, SubmRule, dense_gather_index, gather_index, im2col, im2col_index,
     strided_neighbor_map, subm_neighbor_map,
 };
 use sensorium::models::BlockError;
 use sensorium::models::sparse_encoder::{
-    SparseConvSpec, SparseEncoder, TableError, TableForm, WeightForm, dense_gather, im2col_weight,
-    pack_table, pack_table_into,
+    SparseConvSpec, SparseEncoder, TableError, TableForm, dense_gather, im2col_weight, pack_table,
+    pack_table_into,
 };
 use sensorium::ops::{DeviceTensor, OpContext};
 use sensorium::tensor::{DType, HostTensor, TensorSpec};

@@ -5,8 +5,9 @@ use std::cell::Cell;
 use std::convert::Infallible;
 use std::path::Path;
 
+use sensorium::models::{LowerOptions, lower, lower_cached};
 use sensorium::tensor::{DType, HostTensor, Layout, TensorSpec};
-use sensorium::weights::{WeightCache, WeightCacheError};
+use sensorium::weights::{OnnxModel, StoreError, StoredWeights, WeightCache, WeightCacheError, WeightFormat};
 
 fn spec(dims: &[usize], dtype: DType) -> TensorSpec {
     TensorSpec::new(dims, dtype).unwrap()
@@ -155,4 +156,68 @@ fn threads_share_a_cache() {
     for (k, key) in keys.iter().enumerate() {
         assert_eq!(get(&after, key, &vec![-1.0; 1000]), (vec![k as f32; 1000], false));
     }
+}
+
+/// Weights of 37 rows of 21: the last block of a row is not full.
+fn rows() -> Vec<f32> {
+    (0..37 * 21)
+        .map(|i: i32| ((i * 7919 % 1009) - 500) as f32 / 64.0)
+        .collect()
+}
+
+#[test]
+fn weights_come_out_of_the_cache_as_they_were_stored() {
+    let root = tempfile::tempdir().unwrap();
+    let weights = rows();
+    for format in WeightFormat::ALL {
+        let packed = StoredWeights::pack(format, &weights, 21).unwrap();
+        let bits = |stored: &StoredWeights| stored.widen().iter().map(|w| w.to_bits()).collect::<Vec<_>>();
+        let kept = u64::from(format != WeightFormat::Fp32);
+        for (run, expected) in [(0, [0, kept]), (1, [kept, 0])] {
+            let cache = cache(root.path());
+            let found = StoredWeights::pack_cached(format, &weights, 21, "conv", &cache).unwrap();
+            assert_eq!([cache.hits(), cache.misses()], expected, "{format}, run {run}");
+            assert_eq!(bits(&found), bits(&packed), "{format}");
+            assert_eq!((found.format(), found.len()), (format, weights.len()));
+            assert_eq!(found.stored_bytes(), packed.stored_bytes());
+        }
+    }
+    // Other weights under the same name, or other rows of the same, are not taken for them.
+    let mut other = weights.clone();
+    other[5] += 1.0;
+    let cache = cache(root.path());
+    for (weights, row_len) in [(&other, 21), (&weights, 37)] {
+        let found = StoredWeights::pack_cached(WeightFormat::Bfp8, weights, row_len, "conv", &cache).unwrap();
+        let expected = StoredWeights::pack(WeightFormat::Bfp8, weights, row_len).unwrap();
+        assert_eq!(found.widen(), expected.widen());
+    }
+    assert_eq!(cache.hits(), 0);
+    for row_len in [0, 20] {
+        let found = StoredWeights::pack_cached(WeightFormat::Bfp4, &weights, row_len, "conv", &cache);
+        assert!(matches!(found, Err(StoreError::Rows { .. })));
+    }
+    other[0] = f32::NAN;
+    let found = StoredWeights::pack_cached(WeightFormat::Bf16, &other, 21, "conv", &cache);
+    assert!(matches!(found, Err(StoreError::NotFinite { index: 0, .. })));
+}
+
+/// A whole network lowered twice: the second time every convolution's weights come out of files, to the bit.
+#[test]
+fn a_network_is_lowered_from_the_cache_the_second_time() {
+    let root = tempfile::tempdir().unwrap();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("pipelines/weights/yolox_sim.onnx");
+    let model = OnnxModel::open(path).unwrap();
+    let options = LowerOptions {
+        weights: WeightFormat::Bfp8,
+        ..LowerOptions::default()
+    };
+    let plain = format!("{:?}", lower(&model, &options).unwrap().weights);
+    let lowered =
+        |cache: &WeightCache| format!("{:?}", lower_cached(&model, &options, cache).unwrap().weights);
+    let open = || WeightCache::at(root.path(), "camera", model.sha256(), "1");
+    let (first, second) = (open(), open());
+    assert_eq!(lowered(&first), plain);
+    assert!(first.hits() == 0 && first.misses() > 50, "{}", first.misses());
+    assert_eq!(lowered(&second), plain);
+    assert_eq!((second.hits(), second.misses()), (first.misses(), 0));
 }

@@ -65,6 +65,10 @@ struct DeviceArgs {
     /// Memory that all traces together may take in MiB.
     #[arg(long, value_name = "MIB", value_parser = setting("trace_region_mib"))]
     trace_region_mib: Option<DeviceLayer>,
+    /// Which sums convolutions of bf16 have: `auto`, those of the fastest instruction of the processor, or `off`, those
+    /// of fp32, the same on every processor.
+    #[arg(long, value_name = "WORD", value_parser = setting("bf16_dot"))]
+    bf16_dot: Option<DeviceLayer>,
     /// Take the CPU device if the backend cannot be opened.
     #[arg(long)]
     allow_fallback: bool,
@@ -90,6 +94,7 @@ const SMALL: DeviceLayer = DeviceLayer {
     trace_region_mib: Some(2),
     spin_us: None,
     allow_fallback: None,
+    bf16_dot: None,
 };
 
 impl DeviceArgs {
@@ -105,6 +110,7 @@ impl DeviceArgs {
             &self.queues,
             &self.arena_mib,
             &self.trace_region_mib,
+            &self.bf16_dot,
         ];
         let environment = device_environment()?;
         let layers = [&base, &environment]

@@ -7,6 +7,7 @@
 mod bag;
 mod check;
 mod cloud;
+mod compare;
 mod demo;
 mod device;
 mod dtype;
@@ -50,6 +51,7 @@ enum Command {
     Bag(bag::Args),
     Check(check::Args),
     Cloud(cloud::Args),
+    Compare(compare::Args),
     Image(image::Args),
     Demo(demo::Args),
     Device(Box<device::Args>),
@@ -69,6 +71,7 @@ impl Command {
             Self::Bag(args) => bag::run(args),
             Self::Check(args) => check::run(args),
             Self::Cloud(args) => cloud::run(args),
+            Self::Compare(args) => compare::run(&args),
             Self::Image(args) => image::run(&args),
             Self::Demo(args) => demo::run(&args),
             Self::Device(args) => device::run(*args),

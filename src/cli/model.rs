@@ -1,5 +1,6 @@
 //! `sensorium model`: looks into model files.
 
+mod profile;
 mod safetensors;
 
 use std::path::{Path, PathBuf};
@@ -33,6 +34,7 @@ enum ModelCommand {
         #[arg(long, value_enum, default_value_t = Format::Text)]
         format: Format,
     },
+    Profile(profile::Args),
 }
 
 #[derive(Debug, thiserror::Error, Diagnostic)]
@@ -52,8 +54,10 @@ struct NoModel {
 /// # Errors
 /// A file that is no model.
 pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
-    let ModelCommand::Info { file, format } = args.command;
-    report::print(&described(&file, format)?)?;
+    match args.command {
+        ModelCommand::Info { file, format } => report::print(&described(&file, format)?)?,
+        ModelCommand::Profile(args) => profile::run(&args)?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 

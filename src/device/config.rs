@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use super::backends::{BackendKind, Backends, expected};
 use super::cpu::CpuConfig;
+use super::cpu::kernels::Bf16Dot;
 use super::sim::SimConfig;
 
 /// What the names of the environment variables begin with.
@@ -30,7 +31,7 @@ pub const TRACE_REGION_MIB: RangeInclusive<u32> = 1..=1_048_576;
 pub const SPIN_US: RangeInclusive<u32> = 0..=1_000_000;
 
 /// The settings, as a pipeline file spells them; a variable is the prefix and the key in capitals.
-const KEYS: [&str; 7] = [
+const KEYS: [&str; 8] = [
     "backend",
     "threads",
     "queues",
@@ -38,6 +39,7 @@ const KEYS: [&str; 7] = [
     "trace_region_mib",
     "spin_us",
     "allow_fallback",
+    "bf16_dot",
 ];
 
 /// A value that no device can be configured with, and where it stands.
@@ -90,6 +92,26 @@ impl fmt::Display for Threads {
     }
 }
 
+/// Which sums convolutions of bf16 have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bf16Sums {
+    /// Those of the fastest instruction of the processor, see [`Bf16Dot`]. Another processor may give other bits.
+    #[default]
+    Auto,
+    /// Those of fp32, the same on every processor.
+    Off,
+}
+
+impl fmt::Display for Bf16Sums {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Off => "off",
+        })
+    }
+}
+
 /// What one place says about the device; what it leaves out is decided elsewhere.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct DeviceLayer {
@@ -114,6 +136,9 @@ pub struct DeviceLayer {
     /// Whether the CPU device may take the place of a backend that cannot be opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_fallback: Option<bool>,
+    /// Which sums convolutions of bf16 have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bf16_dot: Option<Bf16Sums>,
 }
 
 impl DeviceLayer {
@@ -181,6 +206,14 @@ impl DeviceLayer {
                 };
                 self.allow_fallback = Some(value);
             }
+            "bf16_dot" => {
+                let value = match text {
+                    "auto" => Bf16Sums::Auto,
+                    "off" => Bf16Sums::Off,
+                    _ => return Err("`auto` or `off`".to_owned()),
+                };
+                self.bf16_dot = Some(value);
+            }
             _ => return Err(format!("a setting, one of {}", KEYS.join(", "))),
         }
         Ok(())
@@ -197,6 +230,7 @@ impl DeviceLayer {
             trace_region_mib: self.trace_region_mib.filter(|_| keep("trace_region_mib")),
             spin_us: self.spin_us.filter(|_| keep("spin_us")),
             allow_fallback: self.allow_fallback.filter(|_| keep("allow_fallback")),
+            bf16_dot: self.bf16_dot.filter(|_| keep("bf16_dot")),
         }
     }
 
@@ -211,6 +245,7 @@ impl DeviceLayer {
             self.trace_region_mib.is_some(),
             self.spin_us.is_some(),
             self.allow_fallback.is_some(),
+            self.bf16_dot.is_some(),
         ];
         KEYS.into_iter()
             .zip(set)
@@ -240,6 +275,8 @@ pub struct DeviceConfig {
     /// Whether the CPU device may take the place of a backend that cannot be opened. Off by default: a vehicle
     /// that lost its accelerator should say so, not become ten times slower.
     pub allow_fallback: bool,
+    /// Which sums convolutions of bf16 have.
+    pub bf16_dot: Bf16Sums,
 }
 
 impl Default for DeviceConfig {
@@ -253,6 +290,7 @@ impl Default for DeviceConfig {
             trace_region_bytes: cpu.trace_region_bytes,
             spin: cpu.spin,
             allow_fallback: false,
+            bf16_dot: Bf16Sums::Auto,
         }
     }
 }
@@ -279,6 +317,7 @@ impl DeviceConfig {
                 .spin_us
                 .map_or(self.spin, |us| Duration::from_micros(us.into())),
             allow_fallback: layer.allow_fallback.unwrap_or(self.allow_fallback),
+            bf16_dot: layer.bf16_dot.unwrap_or(self.bf16_dot),
         }
     }
 }
@@ -287,12 +326,16 @@ impl fmt::Display for DeviceConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}, threads {}, queues {}, arena {} MiB, trace region {} MiB{}",
+            "{}, threads {}, queues {}, arena {} MiB, trace region {} MiB{}{}",
             self.backend,
             self.threads,
             self.queues,
             self.arena_bytes >> 20,
             self.trace_region_bytes >> 20,
+            match self.bf16_dot {
+                Bf16Sums::Auto => "",
+                Bf16Sums::Off => ", bf16 widened to fp32",
+            },
             if self.allow_fallback {
                 ", the CPU device in its place if it cannot be opened"
             } else {
@@ -313,6 +356,10 @@ impl From<&DeviceConfig> for CpuConfig {
             arena_bytes: config.arena_bytes,
             trace_region_bytes: config.trace_region_bytes,
             spin: config.spin,
+            bf16_dot: match config.bf16_dot {
+                Bf16Sums::Auto => None,
+                Bf16Sums::Off => Some(Bf16Dot::Off),
+            },
             ..Self::default()
         }
     }
@@ -392,6 +439,7 @@ mod tests {
             ("SENSORIUM_DEVICE_TRACE_REGION_MIB", "2"),
             ("SENSORIUM_DEVICE_SPIN_US", "0"),
             ("SENSORIUM_DEVICE_ALLOW_FALLBACK", "true"),
+            ("SENSORIUM_DEVICE_BF16_DOT", "off"),
         ])
         .unwrap();
         assert_eq!(layer.keys(), KEYS);
@@ -405,6 +453,7 @@ mod tests {
                 trace_region_bytes: 2 << 20,
                 spin: Duration::ZERO,
                 allow_fallback: true,
+                bf16_dot: Bf16Sums::Off,
             }
         );
         assert_eq!(environment(&[]).unwrap(), DeviceLayer::default());
@@ -458,6 +507,10 @@ mod tests {
         assert_eq!(
             told("SENSORIUM_DEVICE_ALLOW_FALLBACK", "yes"),
             "SENSORIUM_DEVICE_ALLOW_FALLBACK cannot be `yes`: expected `true` or `false`"
+        );
+        assert_eq!(
+            told("SENSORIUM_DEVICE_BF16_DOT", "on"),
+            "SENSORIUM_DEVICE_BF16_DOT cannot be `on`: expected `auto` or `off`"
         );
         assert!(told("SENSORIUM_DEVICE_TRACE_REGION_MIB", "-1").ends_with("from 1 to 1048576"));
         assert!(told("SENSORIUM_DEVICE_SPIN_US", "1e3").ends_with("from 0 to 1000000"));

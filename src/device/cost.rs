@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
-use super::{GatherConvDesc, OpDesc, Operand, PillarsDesc, Sampling};
+use super::{GatherConvDesc, Geometry2d, OpDesc, Operand, PillarsDesc, Sampling, SdpaDesc};
 use crate::tensor::{DType, View};
 
 /// Arithmetic and memory traffic of an operation.
@@ -13,7 +13,9 @@ use crate::tensor::{DType, View};
 /// included; bias, activation and residual not), 1 for each tap of a pooling and for each element of an element-wise
 /// function, 5 for each element of a softmax (maximum, difference, exponential, sum, quotient), 1 for each element that a
 /// selection or a reduction of segments looks at and for each tap of a local maximum, 8 for each element of a bilinear
-/// sampling, 2 for each multiply-add of a sparse convolution as if every tap were there, 0 where values only move.
+/// sampling, 8 for each element of a layer normalisation (mean, difference, square, sum, root, quotient, factor, shift), 2
+/// for each multiply-add of a sparse convolution as if every tap were there, 0 where values only move. Attention is two
+/// matrix products and the softmax between them.
 /// Traffic is what must move at least once: every element that the operation touches in its operands, its weights and
 /// tables. Broadcast elements count once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -38,8 +40,8 @@ impl OpDesc {
     /// What the operation costs.
     #[must_use]
     pub fn cost(&self) -> OpCost {
-        let (inputs, outputs) = self.operands();
-        let tensors: u64 = inputs.iter().map(|operand| touched_bytes(operand)).sum();
+        let Operands { reads, writes } = self.operands();
+        let bytes = |operands: &[&Operand]| operands.iter().map(|operand| touched_bytes(operand)).sum();
         OpCost {
             flop: self.flop(),
             read_bytes: match self {
@@ -49,69 +51,96 @@ impl OpDesc {
                 Self::Gather {
                     src, axis, indices, ..
                 } => picked_bytes(src, &[(*axis, &**indices)]),
-                // Which rows, the data say: as many as are asked for.
-                Self::GatherRows { index, dst, .. } => touched_bytes(index) + touched_bytes(dst),
-                _ => tensors + self.weight_bytes(),
+                // Which of them, the data say: as many as are asked for.
+                Self::GatherRows { index, dst, .. } | Self::GatherElements { index, dst, .. } => {
+                    touched_bytes(index) + touched_bytes(dst)
+                }
+                _ => bytes(&reads) + self.weight_bytes(),
             },
-            written_bytes: outputs.iter().map(|operand| touched_bytes(operand)).sum(),
+            written_bytes: match self {
+                // At most one place for each update.
+                Self::ScatterElements { updates, .. } => touched_bytes(updates),
+                _ => bytes(&writes),
+            },
         }
     }
 
     /// The operation with its shapes, for reports: `conv2d 3x3/2 [1, 64, 104, 104] -> [1, 128, 52, 52] bfloat16`.
     #[must_use]
     pub fn summary(&self) -> String {
-        let (inputs, outputs) = self.operands();
         let window = match self {
             Self::Conv2d(desc) => {
-                let [rows, columns] = desc.geometry.kernel;
                 let groups = match desc.groups {
                     1 => String::new(),
                     groups => format!(" in {groups} groups"),
                 };
-                format!(" {rows}x{columns}/{}{groups}", desc.geometry.stride[0])
+                format!("{}{groups}", window_text(&desc.geometry))
             }
-            Self::Pool2d(desc) => {
-                let [rows, columns] = desc.geometry.kernel;
-                format!(" {rows}x{columns}/{}", desc.geometry.stride[0])
-            }
+            Self::Pool2d(desc) => window_text(&desc.geometry),
             _ => String::new(),
         };
-        let source = match inputs.first() {
-            Some(input) => format!(" {} ->", input.view.shape),
-            None => String::new(),
-        };
-        let result = match outputs.first() {
-            Some(output) => format!(" {} {}", output.view.shape, output.dtype),
-            None => String::new(),
-        };
+        let Operands { reads, writes } = self.operands();
+        let source = reads
+            .first()
+            .map_or_else(String::new, |read| format!(" {} ->", read.view.shape));
+        let result = writes.first().map_or_else(String::new, |write| {
+            format!(" {} {}", write.view.shape, write.dtype)
+        });
         format!("{}{window}{source}{result}", self.name())
     }
 
-    /// Tensors read, in the order of the bound buffers without weights, and tensors written.
-    fn operands(&self) -> (SmallVec<[&Operand; 3]>, SmallVec<[&Operand; 2]>) {
+    fn operands(&self) -> Operands<'_> {
         match self {
+            Self::Fill { dst, .. } => Operands::new([], [dst]),
             Self::Copy { src, dst }
             | Self::Gather { src, dst, .. }
-            | Self::ResizeNearest { src, dst, .. } => (smallvec![src], smallvec![dst]),
-            Self::Unary { src, dst, .. } | Self::Softmax { src, dst, .. } => (smallvec![src], smallvec![dst]),
-            Self::Fill { dst, .. } => (SmallVec::new(), smallvec![dst]),
-            Self::Binary { lhs, rhs, dst, .. } => (smallvec![lhs, rhs], smallvec![dst]),
-            Self::GatherRows { table, index, dst } => (smallvec![table, index], smallvec![dst]),
+            | Self::ResizeNearest { src, dst, .. }
+            | Self::Unary { src, dst, .. }
+            | Self::Softmax { src, dst, .. } => Operands::new([src], [dst]),
+            Self::Binary { lhs, rhs, dst, .. } => Operands::new([lhs, rhs], [dst]),
+            Self::GatherRows { table, index, dst } => Operands::new([table, index], [dst]),
             Self::Conv2d(desc) => {
-                let inputs = std::iter::once(&desc.input).chain(&desc.residual);
-                (inputs.collect(), smallvec![&desc.output])
+                let reads = std::iter::once(&desc.input).chain(&desc.residual);
+                Operands::new(reads, [&desc.output])
             }
-            Self::Pool2d(desc) => (smallvec![&desc.input], smallvec![&desc.output]),
-            Self::Pillars(desc) => (smallvec![&desc.points], smallvec![&desc.output]),
+            Self::Pool2d(desc) => Operands::new([&desc.input], [&desc.output]),
+            Self::Pillars(desc) => Operands::new([&desc.points], [&desc.output]),
             Self::GatherConv(desc) => {
-                let inputs = [&desc.table, &desc.index].into_iter().chain(&desc.residual);
-                (inputs.collect(), desc.output.iter().chain(&desc.terms).collect())
+                let reads = [&desc.table, &desc.index].into_iter().chain(&desc.residual);
+                Operands::new(reads, desc.output.iter().chain(&desc.terms))
             }
-            Self::TopK(desc) => (smallvec![&desc.src], smallvec![&desc.values, &desc.indices]),
-            Self::SplitIndex(desc) => (smallvec![&desc.index], smallvec![&desc.major, &desc.minor]),
-            Self::LocalMax(desc) => (smallvec![&desc.input], smallvec![&desc.output]),
-            Self::GridSample(desc) => (smallvec![&desc.input, &desc.grid], smallvec![&desc.output]),
-            Self::SegmentReduce(desc) => (smallvec![&desc.rows, &desc.offsets], smallvec![&desc.output]),
+            Self::Select {
+                condition,
+                yes,
+                no,
+                dst,
+            } => Operands::new([condition, yes, no], [dst]),
+            Self::GatherElements { src, index, dst, .. } => Operands::new([src, index], [dst]),
+            Self::ScatterElements {
+                updates, index, dst, ..
+            } => Operands::new([updates, index], [dst]),
+            Self::ResizeTaps { src, dst, .. } => Operands::new([src], [dst]),
+            Self::MatMul(desc) => {
+                let reads = [&desc.lhs, &desc.rhs].into_iter().chain(&desc.bias);
+                Operands::new(reads, [&desc.output])
+            }
+            Self::LayerNorm(desc) => {
+                let others = [&desc.residual, &desc.gamma, &desc.beta];
+                let reads = std::iter::once(&desc.src).chain(others.into_iter().flatten());
+                Operands::new(reads, [&desc.dst])
+            }
+            Self::Reduce(desc) => Operands::new([&desc.src], [&desc.dst]),
+            Self::TopK(desc) => Operands::new([&desc.src], [&desc.values, &desc.indices]),
+            Self::SplitIndex(desc) => Operands::new([&desc.index], [&desc.major, &desc.minor]),
+            Self::LocalMax(desc) => Operands::new([&desc.input], [&desc.output]),
+            Self::GridSample(desc) => Operands::new([&desc.input, &desc.grid], [&desc.output]),
+            Self::SegmentReduce(desc) => Operands::new([&desc.rows, &desc.offsets], [&desc.output]),
+            Self::Sdpa(desc) => {
+                let reads = [&desc.query, &desc.key, &desc.value]
+                    .into_iter()
+                    .chain(&desc.mask);
+                Operands::new(reads, [&desc.output])
+            }
         }
     }
 
@@ -123,8 +152,31 @@ impl OpDesc {
             | Self::ResizeNearest { .. }
             | Self::Gather { .. }
             | Self::GatherRows { .. }
+            | Self::GatherElements { .. }
             | Self::SplitIndex(_) => 0,
-            Self::Unary { dst, .. } | Self::Binary { dst, .. } => elements(dst),
+            Self::Unary { dst, .. } | Self::Binary { dst, .. } | Self::Select { dst, .. } => elements(dst),
+            Self::ScatterElements { updates, combine, .. } => match combine {
+                Some(_) => elements(updates),
+                None => 0,
+            },
+            // Rows are summed for every column of the source, then columns.
+            Self::ResizeTaps {
+                src,
+                dst,
+                rows,
+                columns,
+            } => {
+                let summed_rows =
+                    elements(src) / (src.view.shape[2] as u64).max(1) * dst.view.shape[2] as u64;
+                2 * (summed_rows * rows.taps as u64 + elements(dst) * columns.taps as u64)
+            }
+            Self::MatMul(desc) => {
+                let inner = desc.lhs.view.shape.last().copied().unwrap_or(1) as u64;
+                2 * elements(&desc.output) * inner
+            }
+            Self::LayerNorm(desc) => 8 * elements(&desc.dst),
+            Self::Reduce(desc) => elements(&desc.src),
+            Self::Sdpa(desc) => sdpa_flop(desc),
             Self::Softmax { dst, .. } => 5 * elements(dst),
             Self::Pool2d(desc) => elements(&desc.output) * product(&desc.geometry.kernel),
             Self::Conv2d(desc) => {
@@ -132,7 +184,7 @@ impl OpDesc {
                 2 * elements(&desc.output) * inputs * product(&desc.geometry.kernel)
             }
             Self::Pillars(desc) => pillars_flop(desc),
-            Self::GatherConv(desc) => 2 * product(&desc.index.view.shape) * gather_conv_weights(desc),
+            Self::GatherConv(desc) => 2 * elements(&desc.index) * channels_product(desc),
             Self::TopK(desc) => elements(&desc.src),
             Self::LocalMax(desc) => elements(&desc.output) * (desc.kernel * desc.kernel) as u64,
             Self::GridSample(desc) => match desc.sampling {
@@ -168,13 +220,43 @@ impl OpDesc {
                 }
             }
             Self::GatherConv(desc) => {
-                let taps = desc.index.view.shape[1] as u64;
-                (taps * gather_conv_weights(desc), 0, desc.table.dtype)
+                let taps = desc.index.view.shape.last().map_or(0, |&taps| taps as u64);
+                let outputs = desc.results().next().and_then(|result| result.view.shape.last());
+                // The table's type says nothing of the weights, whose terms are bf16.
+                let values = taps * channels_product(desc);
+                let (weights, dtype) = match desc.weights.terms() as u64 {
+                    0 => (values, DType::F32),
+                    terms => (terms * values, DType::Bf16),
+                };
+                (weights, outputs.map_or(0, |&outputs| outputs as u64), dtype)
             }
             _ => return 0,
         };
         weights * dtype.size_bytes() as u64 + bias * DType::F32.size_bytes() as u64
     }
+}
+
+/// The tensors of an operation without its weights, in the order of its bound buffers.
+struct Operands<'a> {
+    reads: SmallVec<[&'a Operand; 4]>,
+    writes: SmallVec<[&'a Operand; 2]>,
+}
+
+impl<'a> Operands<'a> {
+    fn new(
+        reads: impl IntoIterator<Item = &'a Operand>,
+        writes: impl IntoIterator<Item = &'a Operand>,
+    ) -> Self {
+        Self {
+            reads: reads.into_iter().collect(),
+            writes: writes.into_iter().collect(),
+        }
+    }
+}
+
+fn window_text(geometry: &Geometry2d) -> String {
+    let [rows, columns] = geometry.kernel;
+    format!(" {rows}x{columns}/{}", geometry.stride[0])
 }
 
 /// The first layer for every point; the second, where there is one, for every point and for every pillar's maximum.
@@ -190,10 +272,18 @@ fn pillars_flop(desc: &PillarsDesc) -> u64 {
     }
 }
 
-/// Weights of one tap.
-fn gather_conv_weights(desc: &GatherConvDesc) -> u64 {
-    let outputs = desc.output.iter().chain(&desc.terms).next();
-    desc.table.view.shape[1] as u64 * outputs.map_or(0, |output| output.view.shape[1] as u64)
+/// Input channels times output channels.
+fn channels_product(desc: &GatherConvDesc) -> u64 {
+    let channels = |operand: &Operand| operand.view.shape.last().map_or(0, |&channels| channels as u64);
+    channels(&desc.table) * desc.results().next().map_or(0, channels)
+}
+
+/// `[B, H, Sq, D]` on `[B, H, Sk, D]`: a product for the scores, the softmax of each, a product for the values.
+fn sdpa_flop(desc: &SdpaDesc) -> u64 {
+    let size = |operand: &Operand, axis: usize| operand.view.shape[axis] as u64;
+    let [batch, heads, queries, depth] = [0, 1, 2, 3].map(|axis| size(&desc.query, axis));
+    let (keys, values) = (size(&desc.key, 2), size(&desc.value, 3));
+    batch * heads * queries * keys * (2 * depth + 5 + 2 * values)
 }
 
 fn product(sizes: &[usize]) -> u64 {
@@ -228,7 +318,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
-    use crate::device::{Activation, BinaryKind, Conv2dDesc, Geometry2d, Pool2dDesc, PoolKind, Scalar};
+    use crate::device::{Activation, BinaryKind, Conv2dDesc, Pool2dDesc, PoolKind, Scalar};
     use crate::tensor::Shape;
 
     fn operand(dims: &[usize], dtype: DType) -> Operand {
@@ -258,6 +348,7 @@ mod tests {
             },
             groups,
             activation: Activation::Silu,
+            math: crate::precision::Math::Native,
         })
     }
 
@@ -297,6 +388,23 @@ mod tests {
         // 7 -> 2 for 15 points, [2 | 2] -> 11: two of the four inputs for 15 points, two for 3 pillars.
         let flop = 2 * (15 * 7 * 2 + 15 * 2 * 11 + 3 * 2 * 11);
         assert_eq!(cost(&desc(Some(2))), (flop, (105 + 14 + 44 + 2 + 11) * 4, 132));
+    }
+
+    #[test]
+    fn a_sparse_convolution_is_counted_with_all_its_taps() {
+        let term = operand(&[20, 7], DType::Bf16);
+        let op = OpDesc::GatherConv(GatherConvDesc {
+            table: operand(&[30, 5], DType::Bf16),
+            index: operand(&[20, 27], DType::U32),
+            residual: Some(operand(&[20, 7], DType::F32)),
+            output: Some(operand(&[20, 7], DType::F32)),
+            terms: vec![term, term],
+            weights: WeightForm::TwoTerms,
+            activation: Activation::Relu,
+        });
+        let read = 30 * 5 * 2 + 20 * 27 * 4 + 20 * 7 * 4 + 27 * 5 * 7 * 2 * 2 + 7 * 4;
+        assert_eq!(cost(&op), (2 * 20 * 27 * 5 * 7, read, 20 * 7 * (4 + 2 + 2)));
+        assert_eq!(op.summary(), "gather_conv [30, 5] -> [20, 7] float32");
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub mod fault;
 mod faulty;
 mod ids;
 mod op;
+mod op_matrix;
 mod op_query;
 mod random;
 pub mod sim;
@@ -29,8 +30,8 @@ pub use backends::{
     Backend, BackendKind, Backends, DeviceChoice, OpenError, OpenedDevice, UnknownBackend, describe,
 };
 pub use config::{
-    ARENA_MIB, ConfigError, DeviceConfig, DeviceLayer, ENVIRONMENT_PREFIX, QUEUES, SPIN_US, THREADS,
-    TRACE_REGION_MIB, Threads,
+    ARENA_MIB, Bf16Sums, ConfigError, DeviceConfig, DeviceLayer, ENVIRONMENT_PREFIX, QUEUES, SPIN_US,
+    THREADS, TRACE_REGION_MIB, Threads,
 };
 pub(crate) use contract::moment_after;
 pub use contract::{
@@ -45,8 +46,9 @@ pub use faulty::{FaultDevice, InjectedFaults};
 pub use ids::{BufferId, Cq, EventId, ProgramId, TraceId};
 pub use op::{
     Activation, BinaryKind, Conv2dDesc, DenseLayer, GatherConvDesc, Geometry2d, OpDesc, Operand, PillarsDesc,
-    Pool2dDesc, PoolKind, Scalar, WeightDesc,
+    Pool2dDesc, PoolKind, Scalar, TapTable, WeightDesc, WeightForm,
 };
+pub use op_matrix::{LayerNormDesc, MatMulDesc, ReduceDesc, ReduceKind, SdpaDesc};
 pub use op_query::{
     GridSampleDesc, LocalMaxDesc, OutsidePixels, SampleWeights, Sampling, SegmentOp, SegmentReduceDesc,
     SplitIndexDesc, TopKDesc, TopKOrder, Unpooled,

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::op_matrix::{LayerNormDesc, MatMulDesc, ReduceDesc, SdpaDesc};
 use super::op_query::{GridSampleDesc, LocalMaxDesc, SegmentReduceDesc, SplitIndexDesc, TopKDesc};
 use crate::precision::Math;
 use crate::tensor::{DType, View};
@@ -79,6 +80,39 @@ pub enum Activation {
     Tanh,
     /// `exp(x)`
     Exp,
+    /// The error function.
+    Erf,
+    /// `x / 2 * (1 + erf(x / sqrt(2)))`
+    Gelu,
+    /// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))`
+    GeluTanh,
+    /// Square root.
+    Sqrt,
+    /// `1 / sqrt(x)`
+    Rsqrt,
+    /// Magnitude.
+    Abs,
+    /// `-x`
+    Neg,
+    /// Natural logarithm.
+    Log,
+    /// `log(1 + exp(x))`
+    Softplus,
+    /// `x < 0 ? alpha * (exp(x) - 1) : x`
+    Elu {
+        /// Minus the limit of large negative numbers.
+        alpha: Scalar,
+    },
+    /// `1 / x`
+    Reciprocal,
+    /// The next integer at or below.
+    Floor,
+    /// The next integer at or above.
+    Ceil,
+    /// The nearest integer; of two, the even one.
+    Round,
+    /// `x * tanh(log(1 + exp(x)))`
+    Mish,
 }
 
 /// Element-wise functions of two tensors.
@@ -97,6 +131,29 @@ pub enum BinaryKind {
     Max,
     /// `min(a, b)`
     Min,
+    /// `a == b ? 1 : 0`; 0 where either is NaN.
+    Equal,
+    /// `a < b ? 1 : 0`; 0 where either is NaN.
+    Less,
+    /// `a <= b ? 1 : 0`; 0 where either is NaN.
+    LessOrEqual,
+    /// `a / b` cut to a whole number; exact for whole `a` and `b` below 2^24 in magnitude.
+    Quotient,
+    /// `a - b * floor(a / b)`, which has the sign of `b`; exact for whole `a` and `b` below 2^24 in magnitude.
+    Remainder,
+    /// `a < 0 ? a * b : a`, ONNX's PRelu.
+    LeakyRelu,
+}
+
+/// Where the elements of one output row or column of a resize come from: `taps` weighted positions each.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct TapTable {
+    /// Positions that one output element reads, at least one.
+    pub taps: usize,
+    /// Source positions, `taps` for each output element.
+    pub positions: Arc<[u32]>,
+    /// Weights, one for each position.
+    pub weights: Arc<[Scalar]>,
 }
 
 /// Window geometry of a convolution or pooling, `[rows, columns]`.
@@ -184,8 +241,11 @@ pub struct PillarsDesc {
 /// the index that the table does not have, such as a sentinel, contributes nothing, and nothing outside the table is
 /// read, whatever the buffer holds.
 ///
-/// All arithmetic is fp32, weights included, whatever the storage: one chain of fused multiply-adds an output, which
-/// starts at the bias and takes the taps that are there in order, then input channels; then residual and activation.
+/// All arithmetic is fp32, whatever the storage: one chain of fused multiply-adds an output, which starts at the bias and
+/// takes the taps that are there in order, then input channels; then residual and activation. Only where both table and
+/// weights are bf16 and the device multiplies bf16 are the products of a tap summed from zero in the device's way (in
+/// order of channels, first those of all first terms of the weights, then those of the second), and that sum is added to
+/// the output's sum so far.
 ///
 /// Bound buffers: table, index, prepared weights, residual if present, output if present, then the terms.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -201,8 +261,52 @@ pub struct GatherConvDesc {
     /// The result as the sum of at most two bf16 values, `[rows, Cout]` each, channel stride 1: the result rounded, and
     /// what the rounding left, rounded. There is an output, a term, or both.
     pub terms: Vec<Operand>,
+    /// How the weights are rounded.
+    pub weights: WeightForm,
     /// Applied last.
     pub activation: Activation,
+}
+
+impl GatherConvDesc {
+    /// The output, if present, then the terms.
+    pub(crate) fn results(&self) -> impl Iterator<Item = &Operand> {
+        self.output.iter().chain(&self.terms)
+    }
+}
+
+/// How weights are rounded before they are used, to nearest even.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum WeightForm {
+    /// Not at all.
+    #[default]
+    Float32,
+    /// To bf16.
+    Bfloat16,
+    /// To the sum of two bf16 values, 16 bits: the weight rounded, and what the rounding left, rounded.
+    TwoTerms,
+}
+
+impl WeightForm {
+    /// Terms of bf16 that hold a weight; none where it stays fp32.
+    #[must_use]
+    pub const fn terms(self) -> usize {
+        match self {
+            Self::Float32 => 0,
+            Self::Bfloat16 => 1,
+            Self::TwoTerms => 2,
+        }
+    }
+
+    /// Both terms of a weight; their sum is exact in fp32.
+    #[must_use]
+    pub fn split(self, weight: f32) -> [f32; 2] {
+        let round = |value: f32| half::bf16::from_f32(value).to_f32();
+        match self {
+            Self::Float32 => [weight, 0.0],
+            Self::Bfloat16 => [round(weight), 0.0],
+            Self::TwoTerms => [round(weight), round(weight - round(weight))],
+        }
+    }
 }
 
 /// What one program computes. Shapes, strides, types and constants are part of the description; buffers are
@@ -251,7 +355,7 @@ pub enum OpDesc {
         activation: Activation,
     },
     /// Element-wise function of two tensors, already broadcast to one shape. Buffers: left, right,
-    /// destination.
+    /// destination (may be one of the operands' under its view).
     Binary {
         /// Left operand.
         lhs: Operand,
@@ -298,6 +402,66 @@ pub enum OpDesc {
     Pillars(PillarsDesc),
     /// Sparse convolution. Buffers: table, index, weights, residual if present, output if present, terms.
     GatherConv(GatherConvDesc),
+    /// `condition != 0 ? yes : no`, all broadcast to one shape; NaN counts as true. The chosen element is moved, so
+    /// infinities and NaN of the other one do not matter. Buffers: condition, yes, no, destination.
+    Select {
+        /// float32 or bfloat16.
+        condition: Operand,
+        /// float32 or bfloat16.
+        yes: Operand,
+        /// Of `yes`'s type.
+        no: Operand,
+        /// Of `yes`'s type.
+        dst: Operand,
+    },
+    /// Picks along one axis by an index that lies on the device: `dst[.., i, ..] = src[.., index[.., i, ..], ..]`, with
+    /// the index of the destination's shape (stride 0 where it does not depend on an axis, so that whole rows are
+    /// picked). A negative index counts from the end; one outside the axis gives zero, and nothing outside the source
+    /// is read whatever the buffer holds. Buffers: source, index, destination.
+    GatherElements {
+        /// Of any type; along other axes at least as long as the destination.
+        src: Operand,
+        /// uint32, int32 or whole numbers in float32.
+        index: Operand,
+        /// Of the source's type.
+        dst: Operand,
+        /// The axis of the source that the index counts along.
+        axis: usize,
+    },
+    /// Writes along one axis by an index that lies on the device: `dst[.., index[.., i, ..], ..] = updates[.., i, ..]`
+    /// for rising `i`, so that the last of several updates of one place stays, or combined with what is there. What no
+    /// index names stays as it is. A negative index counts from the end; one outside the axis writes nothing.
+    /// Buffers: updates, index, destination.
+    ScatterElements {
+        /// Of the destination's type.
+        updates: Operand,
+        /// uint32, int32 or whole numbers in float32; of the updates' shape.
+        index: Operand,
+        /// Any type, float32 or bfloat16 where updates are combined; along other axes at least as long as the updates.
+        dst: Operand,
+        /// The axis of the destination that the index counts along.
+        axis: usize,
+        /// `kind(there, update)` instead of the update.
+        combine: Option<BinaryKind>,
+    },
+    /// Resize of `[N, C, H, W]` by weighted sums of rows, then of columns, in fp32 and in the order of the taps.
+    /// Buffers: source, destination.
+    ResizeTaps {
+        /// Source, channel stride 1, float32 or bfloat16.
+        src: Operand,
+        /// Destination of the same type, channel stride 1.
+        dst: Operand,
+        /// Source rows of each output row.
+        rows: TapTable,
+        /// Source columns of each output column.
+        columns: TapTable,
+    },
+    /// Matrix product. Buffers: left, right, output, bias if present.
+    MatMul(MatMulDesc),
+    /// Normalisation over the last axes. Buffers: source, destination, then residual, gamma, beta if present.
+    LayerNorm(LayerNormDesc),
+    /// Reduction over axes. Buffers: source, destination.
+    Reduce(ReduceDesc),
     /// First elements of an order. Buffers: source, values, indices.
     TopK(TopKDesc),
     /// Positions taken apart into row and place. Buffers: index, major, minor.
@@ -308,6 +472,8 @@ pub enum OpDesc {
     GridSample(GridSampleDesc),
     /// Runs of rows reduced. Buffers: rows, offsets, result.
     SegmentReduce(SegmentReduceDesc),
+    /// Attention. Buffers: query, key, value, output, mask if present.
+    Sdpa(SdpaDesc),
 }
 
 impl OpDesc {
@@ -327,11 +493,19 @@ impl OpDesc {
             Self::GatherRows { .. } => "gather_rows",
             Self::Pillars(_) => "pillars",
             Self::GatherConv(_) => "gather_conv",
+            Self::Select { .. } => "select",
+            Self::GatherElements { .. } => "gather_elements",
+            Self::ScatterElements { .. } => "scatter_elements",
+            Self::ResizeTaps { .. } => "resize_taps",
+            Self::MatMul(_) => "matmul",
+            Self::LayerNorm(_) => "layer_norm",
+            Self::Reduce(_) => "reduce",
             Self::TopK(_) => "topk",
             Self::SplitIndex(_) => "split_index",
             Self::LocalMax(_) => "local_max",
             Self::GridSample(_) => "grid_sample",
             Self::SegmentReduce(_) => "segment_reduce",
+            Self::Sdpa(_) => "sdpa",
         }
     }
 }
@@ -360,7 +534,7 @@ pub enum WeightDesc<'a> {
         /// Second layer, where there is one; its inputs are the first layer's outputs, then their maxima.
         second: Option<DenseLayer<'a>>,
     },
-    /// Weights and bias of a sparse convolution, fp32 whatever the storage.
+    /// Weights and bias of a sparse convolution. The bias stays fp32.
     GatherConv {
         /// The convolution that will use them.
         desc: &'a GatherConvDesc,

@@ -2,6 +2,7 @@
 
 use crate::device::DeviceError;
 use crate::ops::OpRefusal;
+use crate::ops::attention::AttentionError;
 use crate::ops::conv::LayerError;
 use crate::tensor::{DType, Shape, TensorError};
 
@@ -66,6 +67,14 @@ pub enum BlockError {
         block: String,
         /// What the device said.
         source: Box<DeviceError>,
+    },
+    /// Attention was refused.
+    #[error("{block}: {source}")]
+    Attention {
+        /// The block or layer.
+        block: String,
+        /// What is wrong.
+        source: Box<AttentionError>,
     },
     /// An operation that a block is made of refused.
     #[error(transparent)]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::error::{ImportError, NodeError, form, invalid};
+use super::passes::Passes;
 use super::{fold, infer};
 use crate::tensor::Shape;
 use crate::weights::{Array, Dim, ElementType, Node, OnnxModel, ValueInfo};
@@ -34,15 +35,17 @@ impl Fact {
 pub(super) struct Facts {
     values: HashMap<String, Fact>,
     problems: HashMap<usize, NodeError>,
+    passes: Passes,
 }
 
 impl Facts {
     /// Walks the graph once. A node that cannot be understood leaves its outputs as the file declares them
     /// and its problem in [`Facts::problem`].
-    pub(super) fn new(model: &OnnxModel, inputs: &BTreeMap<String, Shape>) -> Self {
+    pub(super) fn new(model: &OnnxModel, inputs: &BTreeMap<String, Shape>, passes: Passes) -> Self {
         let mut facts = Self {
             values: HashMap::new(),
             problems: HashMap::new(),
+            passes,
         };
         for (name, array) in model.arrays() {
             facts
@@ -102,6 +105,11 @@ impl Facts {
             Some(large) => form(format!("a result of shape {large}")),
             None => Ok(outputs),
         }
+    }
+
+    /// What is made simpler on the way.
+    pub(super) const fn passes(&self) -> Passes {
+        self.passes
     }
 
     /// What is wrong with a node, if anything.

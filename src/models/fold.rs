@@ -1,8 +1,9 @@
 //! Nodes whose inputs are constants, evaluated once on the host.
 
-use super::error::{NodeError, broadcast, form, invalid};
+use super::error::{NodeError, form, invalid};
 use super::facts::NodeContext;
 use super::movement::{self, Moved};
+use super::{fold_math, fold_select};
 use crate::numeric::{Fp8Format, Fp8Policy, fp8_decode, fp8_encode, round_to_bf16, round_to_f16};
 use crate::tensor::{Shape, View};
 use crate::weights::{Array, ElementType, Node, Values};
@@ -12,14 +13,16 @@ const MAX_FOLDED: usize = 1 << 24;
 
 /// Operations that are known only where they make constants.
 const FOLDED: &[&str] = &[
-    "Ceil",
     "Constant",
     "ConstantOfShape",
-    "Floor",
-    "Neg",
+    "Cos",
+    "CumSum",
+    "NonZero",
+    "Range",
     "Shape",
+    "Sin",
     "Size",
-    "Sqrt",
+    "Trilu",
 ];
 
 /// Whether an operation is known where it makes constants.
@@ -50,14 +53,15 @@ pub(super) fn fold(context: &NodeContext<'_>) -> Result<Option<Vec<Array>>, Node
         "Cast" => cast(context, first)?,
         "Concat" => concat(context, &arrays)?,
         "Gather" => gather(context, first)?,
-        "Floor" => map_float(first, f64::floor)?,
-        "Ceil" => map_float(first, f64::ceil)?,
-        "Sqrt" => map_float(first, f64::sqrt)?,
-        "Neg" => match first.values() {
-            Values::I64(_) => binary("Sub", &scalar(first.element(), 0)?, first)?,
-            Values::F32(_) | Values::F64(_) => map_float(first, |x| -x)?,
+        "Where" if arrays.len() == 3 => fold_select::choose([first, arrays[1], arrays[2]])?,
+        "Range" if arrays.len() == 3 => fold_select::range([first, arrays[1], arrays[2]])?,
+        "CumSum" if arrays.len() == 2 => fold_select::cumulative(context, first, arrays[1])?,
+        "Trilu" => fold_select::triangle(context, first)?,
+        "NonZero" => fold_select::non_zero(first)?,
+        op if fold_math::is_function(op) => match fold_math::function(context, &arrays)? {
+            Some(folded) => folded,
+            None => return Ok(None),
         },
-        op @ ("Add" | "Sub" | "Mul" | "Div") if arrays.len() == 2 => binary(op, first, arrays[1])?,
         _ => match movement::movement(context, &View::contiguous(*first.shape()))? {
             Some(Moved::Views(views)) => {
                 return views
@@ -66,14 +70,17 @@ pub(super) fn fold(context: &NodeContext<'_>) -> Result<Option<Vec<Array>>, Node
                     .collect::<Result<_, _>>()
                     .map(Some);
             }
-            // A row-major constant can take any shape, so no reshape is left over.
-            Some(Moved::Reshape(_)) | None => return Ok(None),
+            Some(Moved::Reshape(view, shape)) => {
+                bounded(&view.shape)?;
+                pick(first, &indices_of(&view), shape)?
+            }
+            None => return Ok(None),
         },
     };
     Ok(Some(vec![folded]))
 }
 
-fn array(shape: Shape, element: ElementType, values: Values) -> Result<Array, NodeError> {
+pub(super) fn array(shape: Shape, element: ElementType, values: Values) -> Result<Array, NodeError> {
     match Array::new(shape, element, values) {
         Some(array) => Ok(array),
         None => invalid(format!(
@@ -86,11 +93,11 @@ fn scalar(element: ElementType, value: i64) -> Result<Array, NodeError> {
     array(Shape::new(&[])?, element, Values::I64(vec![value]))
 }
 
-fn vector(values: Values, element: ElementType) -> Result<Array, NodeError> {
+pub(super) fn vector(values: Values, element: ElementType) -> Result<Array, NodeError> {
     array(Shape::new(&[values.len()])?, element, values)
 }
 
-fn bounded(shape: &Shape) -> Result<(), NodeError> {
+pub(super) fn bounded(shape: &Shape) -> Result<(), NodeError> {
     if shape.elements() > MAX_FOLDED {
         return form(format!("a constant of shape {shape}"));
     }
@@ -221,73 +228,6 @@ fn wrapped(x: i64, element: ElementType) -> i64 {
     }
 }
 
-/// Refuses to compute in a type that only stores values.
-fn computed_in(element: ElementType) -> Result<(), NodeError> {
-    if element.is_storage_only() {
-        return form(format!("arithmetic in {element}"));
-    }
-    Ok(())
-}
-
-fn map_float(from: &Array, f: impl Fn(f64) -> f64) -> Result<Array, NodeError> {
-    computed_in(from.element())?;
-    let values = match from.values() {
-        Values::F32(v) => Values::F32(v.iter().map(|&x| f(f64::from(x)) as f32).collect()),
-        Values::F64(v) => Values::F64(v.iter().map(|&x| f(x)).collect()),
-        Values::I64(_) => return form("whole numbers"),
-    };
-    array(*from.shape(), from.element(), values)
-}
-
-/// Arithmetic of two constants. float32 is computed in float64 and rounded once, which for these four
-/// operations is the same as computing in float32.
-fn binary(op: &str, lhs: &Array, rhs: &Array) -> Result<Array, NodeError> {
-    if lhs.element() != rhs.element() {
-        return invalid(format!(
-            "operands of types {} and {}",
-            lhs.element(),
-            rhs.element()
-        ));
-    }
-    computed_in(lhs.element())?;
-    let shape = broadcast(&[*lhs.shape(), *rhs.shape()])?;
-    bounded(&shape)?;
-    let spread = |a: &Array| take(a, &View::contiguous(*a.shape()).broadcast_to(shape)?);
-    let (lhs, rhs) = (spread(lhs)?, spread(rhs)?);
-    let float = |a: f64, b: f64| match op {
-        "Add" => a + b,
-        "Sub" => a - b,
-        "Mul" => a * b,
-        _ => a / b,
-    };
-    let values = match (lhs.values(), rhs.values()) {
-        (Values::F32(a), Values::F32(b)) => Values::F32(
-            a.iter()
-                .zip(b)
-                .map(|(&a, &b)| float(f64::from(a), f64::from(b)) as f32)
-                .collect(),
-        ),
-        (Values::F64(a), Values::F64(b)) => {
-            Values::F64(a.iter().zip(b).map(|(&a, &b)| float(a, b)).collect())
-        }
-        (Values::I64(a), Values::I64(b)) => {
-            let int = |(&a, &b): (&i64, &i64)| match op {
-                "Add" => a.checked_add(b),
-                "Sub" => a.checked_sub(b),
-                "Mul" => a.checked_mul(b),
-                _ => a.checked_div(b),
-            };
-            let values: Option<Vec<i64>> = a.iter().zip(b).map(int).collect();
-            match values {
-                Some(values) => Values::I64(values),
-                None => return invalid("whole-number arithmetic without a result"),
-            }
-        }
-        _ => return invalid("operands of different kinds"),
-    };
-    array(shape, lhs.element(), values)
-}
-
 fn concat(context: &NodeContext<'_>, arrays: &[&Array]) -> Result<Array, NodeError> {
     let first = arrays[0];
     let axis = context.axis(Some(1), first.shape().rank())?;
@@ -362,12 +302,12 @@ fn gather(context: &NodeContext<'_>, from: &Array) -> Result<Array, NodeError> {
 }
 
 /// The elements of a constant under a view, row-major.
-fn take(from: &Array, view: &View) -> Result<Array, NodeError> {
+pub(super) fn take(from: &Array, view: &View) -> Result<Array, NodeError> {
     bounded(&view.shape)?;
     pick(from, &indices_of(view), view.shape)
 }
 
-fn pick(from: &Array, indices: &[usize], shape: Shape) -> Result<Array, NodeError> {
+pub(super) fn pick(from: &Array, indices: &[usize], shape: Shape) -> Result<Array, NodeError> {
     let values = match from.values() {
         Values::F32(v) => Values::F32(indices.iter().map(|&i| v[i]).collect()),
         Values::F64(v) => Values::F64(indices.iter().map(|&i| v[i]).collect()),

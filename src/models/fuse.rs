@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::facts::Facts;
 use super::fuse_pillars::join_pillars;
+use super::passes::Passes;
 use crate::device::{Activation, Scalar};
 use crate::tensor::Shape;
 use crate::weights::{Node, OnnxModel};
@@ -71,19 +72,21 @@ pub(super) struct Group {
 }
 
 /// A function that several nodes make of one value.
-struct Pattern {
-    activation: Activation,
-    nodes: Vec<usize>,
-    /// Those of the nodes that read the value itself.
-    readers: Vec<usize>,
+pub(super) struct Pattern {
+    pub(super) activation: Activation,
+    /// The nodes; the last one makes the result.
+    pub(super) nodes: Vec<usize>,
+    /// Those of the nodes that read the value itself, in order.
+    pub(super) readers: Vec<usize>,
 }
 
 /// Groups the nodes that the outputs depend on, in running order.
-pub(super) fn groups(model: &OnnxModel, facts: &Facts) -> Vec<Group> {
+pub(super) fn groups(model: &OnnxModel, facts: &Facts, passes: Passes) -> Vec<Group> {
     let live = live_nodes(model, facts);
     let mut fuser = Fuser {
         model,
         facts,
+        passes,
         outputs: model.outputs().iter().map(|o| o.name.as_str()).collect(),
         claimed: HashSet::new(),
         live: live.iter().copied().collect(),
@@ -92,12 +95,14 @@ pub(super) fn groups(model: &OnnxModel, facts: &Facts) -> Vec<Group> {
     for &index in &live {
         if fuser.is(index, "Conv") || fuser.is(index, "ConvTranspose") {
             groups.push(fuser.conv(index));
-        } else if fuser.is(index, "MatMul") || fuser.is(index, "Gemm") {
+        } else if fuser.is_dense(index) {
             groups.push(fuser.dense(index));
         }
     }
-    for &index in &live {
-        groups.extend(fuser.spelled_out(index));
+    if passes.patterns {
+        for &index in &live {
+            groups.extend(fuser.spelled_out(index));
+        }
     }
     for &index in &live {
         if !fuser.claimed.contains(&index) {
@@ -105,7 +110,10 @@ pub(super) fn groups(model: &OnnxModel, facts: &Facts) -> Vec<Group> {
         }
     }
     groups.sort_by_key(|g| g.at);
-    join_pillars(model, facts, groups)
+    match passes.patterns {
+        true => join_pillars(model, facts, groups),
+        false => groups,
+    }
 }
 
 /// Positions of the nodes that the outputs depend on and that are no constants, in order.
@@ -126,16 +134,17 @@ fn live_nodes(model: &OnnxModel, facts: &Facts) -> Vec<usize> {
     live
 }
 
-struct Fuser<'a> {
+pub(super) struct Fuser<'a> {
     model: &'a OnnxModel,
-    facts: &'a Facts,
+    pub(super) facts: &'a Facts,
+    passes: Passes,
     outputs: HashSet<&'a str>,
     claimed: HashSet<usize>,
     live: HashSet<usize>,
 }
 
 impl<'a> Fuser<'a> {
-    fn node(&self, index: usize) -> &'a Node {
+    pub(super) fn node(&self, index: usize) -> &'a Node {
         &self.model.all_nodes()[index]
     }
 
@@ -147,18 +156,18 @@ impl<'a> Fuser<'a> {
         }
     }
 
-    fn result(&self, index: usize) -> Option<&'a str> {
+    pub(super) fn result(&self, index: usize) -> Option<&'a str> {
         self.node(index).output(0)
     }
 
     /// Nodes that read a value and count.
-    fn readers(&self, value: &str) -> Vec<usize> {
+    pub(super) fn readers(&self, value: &str) -> Vec<usize> {
         let readers = self.model.consumers_of(value).iter().copied();
         readers.filter(|r| self.live.contains(r)).collect()
     }
 
     /// The only reader of a value that nobody else sees.
-    fn only_reader(&self, value: &str) -> Option<usize> {
+    pub(super) fn only_reader(&self, value: &str) -> Option<usize> {
         match self.readers(value)[..] {
             [reader] if !self.outputs.contains(value) && !self.claimed.contains(&reader) => Some(reader),
             _ => None,
@@ -166,7 +175,7 @@ impl<'a> Fuser<'a> {
     }
 
     /// The other input of a two-input node.
-    fn other(&self, index: usize, value: &str) -> Option<&'a str> {
+    pub(super) fn other(&self, index: usize, value: &str) -> Option<&'a str> {
         match (self.node(index).input(0), self.node(index).input(1)) {
             (Some(a), Some(b)) if a == value && b != value => Some(b),
             (Some(a), Some(b)) if b == value && a != value => Some(a),
@@ -174,12 +183,12 @@ impl<'a> Fuser<'a> {
         }
     }
 
-    fn is(&self, index: usize, op: &str) -> bool {
+    pub(super) fn is(&self, index: usize, op: &str) -> bool {
         let node = self.node(index);
         node.op_type == op && matches!(node.domain.as_str(), "" | "ai.onnx")
     }
 
-    fn constant(&self, value: &str) -> Option<f32> {
+    pub(super) fn constant(&self, value: &str) -> Option<f32> {
         self.facts.array(value)?.scalar_f32()
     }
 
@@ -191,9 +200,13 @@ impl<'a> Fuser<'a> {
         let value = |at: usize, fuser: &Self| fuser.result(at).unwrap_or_default();
         if let Some(next) = self.only_reader(value(at, self)) {
             let addend = self.other(next, value(at, self));
-            if self.is(next, "BatchNormalization") && self.node(next).input(0) == Some(value(at, self)) {
+            if self.passes.norms
+                && self.is(next, "BatchNormalization")
+                && self.node(next).input(0) == Some(value(at, self))
+            {
                 (norm, at) = (Some(next), next);
-            } else if self.is(next, "Add")
+            } else if self.passes.followers
+                && self.is(next, "Add")
                 && let Some(addend) = addend
                 && self.adds_per_channel(value(at, self), addend)
             {
@@ -204,7 +217,8 @@ impl<'a> Fuser<'a> {
         if let Some((found, last)) = self.activation_of(value(at, self)) {
             (activation, at) = (found, last);
         }
-        if let Some(next) = self.only_reader(value(at, self))
+        if self.passes.followers
+            && let Some(next) = self.only_reader(value(at, self))
             && self.is(next, "Add")
             && let Some(other) = self.other(next, value(at, self))
             && self.facts.array(other).is_none()
@@ -224,9 +238,32 @@ impl<'a> Fuser<'a> {
         self.group(kind, at)
     }
 
+    /// Whether a node multiplies rows by a constant matrix, and adds nothing but a constant row.
+    fn is_dense(&self, index: usize) -> bool {
+        let node = self.node(index);
+        let matrix = node.input(1).and_then(|matrix| self.facts.array(matrix));
+        let rows = node.input(0).filter(|rows| self.facts.array(rows).is_none());
+        let rank = rows
+            .and_then(|rows| self.facts.shape(rows))
+            .map_or(0, |shape| shape.rank());
+        let of_rows = matrix.is_some_and(|m| m.shape().rank() == 2 && m.element().is_float()) && rank >= 2;
+        if self.is(index, "MatMul") {
+            return of_rows;
+        }
+        let addend = match node.input(2) {
+            None => true,
+            Some(addend) => self.facts.array(addend).is_some_and(|a| {
+                let columns = a.shape().last().copied().unwrap_or(1);
+                a.element().is_float() && a.shape().elements() == columns
+            }),
+        };
+        let turned = node.int("transA").ok().flatten().unwrap_or(0) != 0;
+        self.is(index, "Gemm") && of_rows && addend && !turned
+    }
+
     /// The function that is all that is made of a value, and the position of its last node; its nodes are claimed.
     fn activation_of(&mut self, sum: &str) -> Option<(Activation, usize)> {
-        if self.outputs.contains(sum) {
+        if self.outputs.contains(sum) || !self.passes.followers {
             return None;
         }
         let pattern = self.pattern(sum)?;
@@ -244,9 +281,12 @@ impl<'a> Fuser<'a> {
         self.claimed.insert(product);
         let (mut at, mut norm, mut bias) = (product, None, None);
         let value = |at: usize, fuser: &Self| fuser.result(at).unwrap_or_default();
-        if let Some((index, last)) = self.norm_of_columns(value(at, self)) {
+        if self.passes.norms
+            && let Some((index, last)) = self.norm_of_columns(value(at, self))
+        {
             (norm, at) = (Some(index), last);
-        } else if let Some(next) = self.only_reader(value(at, self))
+        } else if self.passes.followers
+            && let Some(next) = self.only_reader(value(at, self))
             && self.is(next, "Add")
             && let Some(addend) = self.other(next, value(at, self))
             && self.adds_per_column(value(at, self), addend)
@@ -319,7 +359,7 @@ impl<'a> Fuser<'a> {
 
     /// A function spelled out in several nodes that starts at this one.
     fn spelled_out(&mut self, index: usize) -> Option<Group> {
-        let starts = ["Sigmoid", "HardSigmoid", "Add"]
+        let starts = ["Sigmoid", "HardSigmoid", "Add", "Div", "Mul"]
             .iter()
             .any(|op| self.is(index, op));
         if !starts || self.claimed.contains(&index) {
@@ -350,74 +390,11 @@ impl<'a> Fuser<'a> {
             }),
             _ => None,
         };
-        self.spelled_pattern(value).or_else(single)
-    }
-
-    /// `x * Sigmoid(x)`, `x * HardSigmoid(x)` and the forms of `x * Clip(x + 3, 0, 6) / 6`.
-    fn spelled_pattern(&self, value: &str) -> Option<Pattern> {
-        self.readers(value).into_iter().find_map(|first| {
-            let gate = self.result(first)?;
-            let next = self.only_reader(gate)?;
-            let gated = |activation: Activation| -> Option<Pattern> {
-                (self.is(next, "Mul") && self.other(next, gate) == Some(value)).then(|| Pattern {
-                    activation,
-                    nodes: vec![first, next],
-                    readers: vec![first, next],
-                })
-            };
-            match activation(self.node(first), self.facts) {
-                Some(Activation::Sigmoid) => return gated(Activation::Silu),
-                Some(Activation::HardSigmoid { alpha, beta })
-                    if near(alpha.get(), 1.0 / 6.0) && beta.get() == 0.5 =>
-                {
-                    return gated(Activation::HardSwish);
-                }
-                _ => {}
-            }
-            if self.is(first, "Add") && self.constant(self.other(first, value)?) == Some(3.0) {
-                self.hard_swish(value, first, next)
-            } else {
-                None
-            }
-        })
-    }
-
-    /// What follows `x + 3` in a spelled-out HardSwish: a Clip to 0..6, then a product with `x` and a
-    /// division by 6 in either order.
-    fn hard_swish(&self, value: &str, add: usize, clip: usize) -> Option<Pattern> {
-        match activation(self.node(clip), self.facts)? {
-            Activation::Clip { low, high } if low.get() == 0.0 && high.get() == 6.0 => {}
-            _ => return None,
+        match self.passes.patterns {
+            true => self.spelled_pattern(value).or_else(single),
+            false => single(),
         }
-        let clipped = self.result(clip)?;
-        let third = self.only_reader(clipped)?;
-        let product = self.result(third)?;
-        let fourth = self.only_reader(product)?;
-        let times_x = |at: usize, gate: &str| self.is(at, "Mul") && self.other(at, gate) == Some(value);
-        let product_first = times_x(third, clipped) && self.divides_by_6(fourth, product);
-        let division_first = self.divides_by_6(third, clipped) && times_x(fourth, product);
-        let product_node = if product_first { third } else { fourth };
-        let mut readers = vec![add, product_node];
-        readers.sort_unstable();
-        (product_first || division_first).then(|| Pattern {
-            activation: Activation::HardSwish,
-            nodes: vec![add, clip, third, fourth],
-            readers,
-        })
     }
-
-    fn divides_by_6(&self, index: usize, value: &str) -> bool {
-        let node = self.node(index);
-        let by = |constant: Option<f32>, wanted: f32| constant.is_some_and(|c| near(c, wanted));
-        let divisor = node.input(1).and_then(|d| self.constant(d));
-        (self.is(index, "Div") && node.input(0) == Some(value) && by(divisor, 6.0))
-            || (self.is(index, "Mul")
-                && by(self.other(index, value).and_then(|o| self.constant(o)), 1.0 / 6.0))
-    }
-}
-
-fn near(a: f32, b: f32) -> bool {
-    (a - b).abs() <= 1e-6 * b.abs()
 }
 
 /// Whether a constant of shape `constant` broadcasts to `[N, C, H, W]` with one value per channel or one in
@@ -438,6 +415,25 @@ pub(super) fn activation(node: &Node, facts: &Facts) -> Option<Activation> {
     let float = |name: &str, default: f32| Some(Scalar::new(node.float(name).ok()?.unwrap_or(default)));
     Some(match node.op_type.as_str() {
         "Relu" => Activation::Relu,
+        "Abs" => Activation::Abs,
+        "Ceil" => Activation::Ceil,
+        "Elu" => Activation::Elu {
+            alpha: float("alpha", 1.0)?,
+        },
+        "Erf" => Activation::Erf,
+        "Floor" => Activation::Floor,
+        "Gelu" => match node.text("approximate").ok()?.unwrap_or("none") {
+            "none" => Activation::Gelu,
+            "tanh" => Activation::GeluTanh,
+            _ => return None,
+        },
+        "Log" => Activation::Log,
+        "Mish" => Activation::Mish,
+        "Neg" => Activation::Neg,
+        "Reciprocal" => Activation::Reciprocal,
+        "Round" => Activation::Round,
+        "Softplus" => Activation::Softplus,
+        "Sqrt" => Activation::Sqrt,
         "Sigmoid" => Activation::Sigmoid,
         "Tanh" => Activation::Tanh,
         "Exp" => Activation::Exp,

@@ -147,7 +147,7 @@ impl<'a> Finder<'a> {
             opset: self.model.opset(),
             facts: self.facts,
         };
-        infer::reduce_axes(&context, 3).is_ok_and(|(axes, _)| axes == [1])
+        infer::reduce_axes(&context, 3).is_ok_and(|(axes, _)| axes == Some(vec![1]))
     }
 
     /// Groups that read a value which is no output of the graph.

@@ -21,31 +21,52 @@ pub(super) fn infer(context: &NodeContext<'_>) -> Result<Vec<Fact>, NodeError> {
     let first = shapes[0];
     let element = context.facts.get(context.input(0)?).and_then(|f| f.element);
     let shape = match node.op_type.as_str() {
-        "Relu"
-        | "LeakyRelu"
-        | "PRelu"
-        | "Clip"
-        | "HardSwish"
-        | "Sigmoid"
-        | "HardSigmoid"
-        | "Tanh"
-        | "Exp"
-        | "Log"
-        | "Sqrt"
-        | "Neg"
-        | "Abs"
-        | "Floor"
+        "Abs"
+        | "BatchNormalization"
         | "Ceil"
+        | "Clip"
         | "Elu"
         | "Erf"
-        | "Softplus"
-        | "Mish"
-        | "Softmax"
-        | "LogSoftmax"
-        | "BatchNormalization"
+        | "Exp"
+        | "Floor"
+        | "Gelu"
+        | "GroupNormalization"
+        | "HardSigmoid"
+        | "HardSwish"
         | "InstanceNormalization"
-        | "LayerNormalization" => first,
-        "Add" | "Sub" | "Mul" | "Div" | "Pow" | "Max" | "Min" => broadcast(&shapes)?,
+        | "LayerNormalization"
+        | "LeakyRelu"
+        | "Log"
+        | "LogSoftmax"
+        | "LpNormalization"
+        | "MeanVarianceNormalization"
+        | "Mish"
+        | "Neg"
+        | "Not"
+        | "PRelu"
+        | "Reciprocal"
+        | "Relu"
+        | "Round"
+        | "Scatter"
+        | "ScatterElements"
+        | "ScatterND"
+        | "Selu"
+        | "Sigmoid"
+        | "Sign"
+        | "Softmax"
+        | "Softplus"
+        | "Softsign"
+        | "Sqrt"
+        | "Tanh"
+        | "ThresholdedRelu" => first,
+        "Add" | "Sub" | "Mul" | "Div" | "Pow" | "Max" | "Min" | "Mod" | "Sum" | "Mean" => broadcast(&shapes)?,
+        "And" | "Equal" | "Greater" | "GreaterOrEqual" | "Less" | "LessOrEqual" | "Or" | "Xor" => {
+            return Ok(vec![fact(broadcast(&shapes)?, Some(ElementType::Bool))]);
+        }
+        "Where" => {
+            let element = context.facts.get(context.input(1)?).and_then(|f| f.element);
+            return Ok(vec![fact(broadcast(&shapes)?, element)]);
+        }
         "Cast" => {
             let to = node
                 .int("to")?
@@ -54,7 +75,7 @@ pub(super) fn infer(context: &NodeContext<'_>) -> Result<Vec<Fact>, NodeError> {
             return Ok(vec![fact(first, to)]);
         }
         "Conv" => conv(context, &shapes)?,
-        "ConvTranspose" => conv_transpose(context)?.1,
+        "ConvTranspose" => conv_transpose(context)?.shape,
         "MaxPool" | "AveragePool" => {
             let window = pool_window(context, &first)?;
             Shape::new(&[&first[..2], &window.output].concat())?
@@ -66,7 +87,23 @@ pub(super) fn infer(context: &NodeContext<'_>) -> Result<Vec<Fact>, NodeError> {
         "Resize" | "Upsample" => resize::target(context)?.0,
         "Concat" => concat_shape(&shapes, context.axis(Some(1), first.rank())?)?,
         "Pad" => padded(&first, &pads(context, first.rank())?)?,
-        "ReduceMean" | "ReduceMax" | "ReduceMin" | "ReduceSum" => reduced(context, &first)?,
+        "ReduceL1" | "ReduceL2" | "ReduceLogSum" | "ReduceLogSumExp" | "ReduceMax" | "ReduceMean"
+        | "ReduceMin" | "ReduceProd" | "ReduceSum" | "ReduceSumSquare" => reduced(context, &first)?,
+        "ArgMax" | "ArgMin" => {
+            let axis = context.axis(Some(0), first.rank())?;
+            let keep = node.int("keepdims")?.unwrap_or(1) != 0;
+            return Ok(vec![fact(
+                without(&first, &[axis], keep)?,
+                Some(ElementType::I64),
+            )]);
+        }
+        "TopK" => {
+            let shape = top_k(context, &first)?;
+            return Ok(vec![fact(shape, element), fact(shape, Some(ElementType::I64))]);
+        }
+        "GatherElements" => picked(context, &first)?,
+        "GatherND" => gathered_nd(context, &first)?,
+        "GridSample" => sampled(context, &first)?,
         "MatMul" => matmul(&first, shapes.get(1))?,
         "Gemm" => gemm(context, &first, shapes.get(1))?,
         _ => return moved(context, first, element),
@@ -90,10 +127,10 @@ fn moved(
 ) -> Result<Vec<Fact>, NodeError> {
     let shapes = match movement::movement(context, &View::contiguous(first))? {
         Some(Moved::Views(views)) => views.iter().map(|v| v.shape).collect(),
-        Some(Moved::Reshape(shape)) => vec![shape],
+        Some(Moved::Reshape(_, shape)) => vec![shape],
         None if context.node.op_type == "Gather" => {
-            let (axis, _, indices) = movement::gather_indices(context, &first)?;
-            vec![movement::gather_shape(&first, axis, &indices)?]
+            let axis = context.axis(Some(0), first.rank())?;
+            vec![movement::gather_shape(&first, axis, &context.shape(1)?)?]
         }
         None => Vec::new(),
     };
@@ -143,14 +180,24 @@ pub(super) fn conv_window(context: &NodeContext<'_>) -> Result<Window, NodeError
     Window::new(context, &weight[2..], image)
 }
 
-/// A ConvTranspose: its two axes and its output's shape, with channels, groups and weights checked against each other.
-pub(super) fn conv_transpose(context: &NodeContext<'_>) -> Result<([Axis; 2], Shape), NodeError> {
+/// A ConvTranspose: its axes (rows, columns), their dilations, and its output's shape.
+#[derive(Debug)]
+pub(super) struct Transposed {
+    pub(super) axes: [Axis; 2],
+    pub(super) dilation: [usize; 2],
+    pub(super) shape: Shape,
+}
+
+/// A ConvTranspose over an image or a line: its axes (rows, columns) and its output's shape, with channels, groups and
+/// weights checked against each other.
+pub(super) fn conv_transpose(context: &NodeContext<'_>) -> Result<Transposed, NodeError> {
     let (node, input, weight) = (context.node, context.shape(0)?, context.shape(1)?);
     let groups = conv_groups(context)?;
-    let [n, channels, h, w] = input[..] else {
-        return form(format!("an input of shape {input}"));
+    let (&[n, channels], sides) = match input[..].split_first_chunk() {
+        Some((front, sides)) if matches!(sides.len(), 1 | 2) => (front, sides),
+        _ => return form(format!("an input of shape {input}")),
     };
-    let fits = weight.rank() == 4
+    let fits = weight.rank() == input.rank()
         && weight.elements() > 0
         && weight[0] == channels
         && channels.is_multiple_of(groups);
@@ -159,39 +206,73 @@ pub(super) fn conv_transpose(context: &NodeContext<'_>) -> Result<([Axis; 2], Sh
             "weights {weight} in {groups} group(s) do not fit an input {input}"
         ));
     }
-    match node.text("auto_pad")?.unwrap_or("NOTSET") {
-        "NOTSET" | "VALID" => {}
-        other => return form(format!("auto_pad {other}")),
-    }
-    if node.ints("output_shape")?.is_some() {
-        return form("a given output shape");
-    }
-    if sizes(node, "dilations", 2, 1)? != [1, 1] {
-        return form("dilation");
-    }
-    let stride = sizes(node, "strides", 2, 1)?;
-    let extra = sizes(node, "output_padding", 2, 0)?;
-    let pads = match node.text("auto_pad")? {
-        Some("VALID") => vec![0; 4],
-        _ => sizes(node, "pads", 4, 0)?,
+    let count = sides.len();
+    let stride = sizes(node, "strides", count, 1)?;
+    let dilation = sizes(node, "dilations", count, 1)?;
+    let extra = sizes(node, "output_padding", count, 0)?;
+    let pads = sizes(node, "pads", 2 * count, 0)?;
+    let given = match node.ints("output_shape")? {
+        // Batch and channels may be given too.
+        Some(shape) if shape.len() > count => Some(shape[shape.len() - count..].to_vec()),
+        Some(_) => Some(
+            sizes(node, "output_shape", count, 0)?
+                .iter()
+                .map(|&s| s as i64)
+                .collect(),
+        ),
+        None => None,
     };
-    let axis = |side: usize, size: usize| {
-        let kernel = weight[2 + side];
-        let whole = (size.max(1) - 1) * stride[side] + kernel + extra[side];
-        match whole.checked_sub(pads[side] + pads[2 + side]) {
+    let auto = node.text("auto_pad")?.unwrap_or("NOTSET");
+    if !matches!(auto, "NOTSET" | "VALID" | "SAME_UPPER" | "SAME_LOWER") {
+        return form(format!("auto_pad {auto}"));
+    }
+    if stride.contains(&0) || dilation.contains(&0) {
+        return invalid("a stride or dilation of 0");
+    }
+    let axis = |side: usize| {
+        let (size, kernel) = (sides[side], weight[2 + side]);
+        let reach = (kernel - 1) * dilation[side] + 1;
+        let whole = (size.max(1) - 1) * stride[side] + reach + extra[side];
+        let wanted = match (&given, auto) {
+            (Some(given), _) => usize::try_from(given[side]).ok(),
+            (None, "SAME_UPPER" | "SAME_LOWER") => size.checked_mul(stride[side]),
+            _ => None,
+        };
+        // What is cut off in front and behind.
+        let (front, output) = match wanted {
+            Some(wanted) => {
+                let total = whole.saturating_sub(wanted);
+                let less = total / 2;
+                (
+                    if auto == "SAME_UPPER" { less } else { total - less },
+                    Some(wanted),
+                )
+            }
+            None if auto == "VALID" => (0, Some(whole)),
+            None => (pads[side], whole.checked_sub(pads[side] + pads[count + side])),
+        };
+        match output {
             Some(output) if output > 0 && size > 0 => Ok(Axis {
                 kernel,
                 stride: stride[side],
-                pad: pads[side],
+                pad: front,
                 input: size,
                 output,
             }),
             _ => invalid(format!("pads {pads:?} leave nothing of {whole} elements")),
         }
     };
-    let axes = [axis(0, h)?, axis(1, w)?];
-    let shape = Shape::new(&[n, weight[1] * groups, axes[0].output, axes[1].output])?;
-    Ok((axes, shape))
+    let (axes, dilation) = match count {
+        1 => ([Axis::SINGLE, axis(0)?], [1, dilation[0]]),
+        _ => ([axis(0)?, axis(1)?], [dilation[0], dilation[1]]),
+    };
+    let outputs = &[axes[0].output, axes[1].output][2 - count..];
+    let shape = Shape::new(&[&[n, weight[1] * groups], outputs].concat())?;
+    Ok(Transposed {
+        axes,
+        dilation,
+        shape,
+    })
 }
 
 /// Number of groups of a Conv.
@@ -261,23 +342,39 @@ fn padded(shape: &Shape, pads: &[(i64, i64)]) -> Result<Shape, NodeError> {
     }
 }
 
-/// Axes that a reduction removes, and whether they stay with size 1.
-pub(super) fn reduce_axes(context: &NodeContext<'_>, rank: usize) -> Result<(Vec<usize>, bool), NodeError> {
+/// Axes that a reduction removes (`None`: it does nothing), and whether they stay with size 1.
+pub(super) fn reduce_axes(
+    context: &NodeContext<'_>,
+    rank: usize,
+) -> Result<(Option<Vec<usize>>, bool), NodeError> {
     let axes = match context.ints("axes", 1)? {
-        Some(axes) if !axes.is_empty() => axes
-            .iter()
-            .map(|&a| normal_axis(a, rank))
-            .collect::<Result<Vec<_>, _>>()?,
-        _ if context.node.int("noop_with_empty_axes")?.unwrap_or(0) != 0 => {
-            return form("a reduction over no axis");
-        }
-        _ => (0..rank).collect(),
+        Some(axes) if !axes.is_empty() => Some(axes_of(&axes, rank)?),
+        _ if context.node.int("noop_with_empty_axes")?.unwrap_or(0) != 0 => None,
+        _ => Some((0..rank).collect()),
     };
     Ok((axes, context.node.int("keepdims")?.unwrap_or(1) != 0))
 }
 
+/// Distinct axes counted from the front, in order.
+pub(super) fn axes_of(axes: &[i64], rank: usize) -> Result<Vec<usize>, NodeError> {
+    let mut axes: Vec<usize> = axes
+        .iter()
+        .map(|&a| normal_axis(a, rank))
+        .collect::<Result<_, _>>()?;
+    axes.sort_unstable();
+    axes.dedup();
+    Ok(axes)
+}
+
 fn reduced(context: &NodeContext<'_>, shape: &Shape) -> Result<Shape, NodeError> {
-    let (axes, keep) = reduce_axes(context, shape.rank())?;
+    match reduce_axes(context, shape.rank())? {
+        (Some(axes), keep) => without(shape, &axes, keep),
+        (None, _) => Ok(*shape),
+    }
+}
+
+/// A shape without some axes, or with one element in them.
+fn without(shape: &Shape, axes: &[usize], keep: bool) -> Result<Shape, NodeError> {
     let dims: Vec<usize> = (0..shape.rank())
         .filter(|a| keep || !axes.contains(a))
         .map(|a| if axes.contains(&a) { 1 } else { shape[a] })
@@ -285,14 +382,69 @@ fn reduced(context: &NodeContext<'_>, shape: &Shape) -> Result<Shape, NodeError>
     Ok(Shape::new(&dims)?)
 }
 
-fn matmul(lhs: &Shape, rhs: Option<&Shape>) -> Result<Shape, NodeError> {
-    match rhs {
-        Some(rhs) if lhs.rank() >= 2 && rhs.rank() == 2 && lhs[lhs.rank() - 1] == rhs[0] => {
-            Ok(Shape::new(&[&lhs[..lhs.rank() - 1], &rhs[1..]].concat())?)
+fn top_k(context: &NodeContext<'_>, shape: &Shape) -> Result<Shape, NodeError> {
+    let axis = context.axis(Some(-1), shape.rank())?;
+    let count = match context.node.int("k")? {
+        Some(count) => Some(count),
+        None => context.int_input(1)?.and_then(|count| count.first().copied()),
+    };
+    let mut dims = shape.to_vec();
+    dims[axis] = match count.and_then(|count| usize::try_from(count).ok()) {
+        Some(count) if (1..=shape[axis]).contains(&count) => count,
+        _ => {
+            return invalid(format!(
+                "{count:?} of the {} elements of axis {axis}",
+                shape[axis]
+            ));
         }
-        Some(rhs) => form(format!("a product of {lhs} and {rhs}")),
-        None => invalid("the second factor is missing"),
+    };
+    Ok(Shape::new(&dims)?)
+}
+
+/// The shape of the index of a GatherElements, checked against the data.
+fn picked(context: &NodeContext<'_>, data: &Shape) -> Result<Shape, NodeError> {
+    let (index, axis) = (context.shape(1)?, context.axis(Some(0), data.rank())?);
+    let fits = index.rank() == data.rank() && (0..data.rank()).all(|a| a == axis || index[a] <= data[a]);
+    if !fits {
+        return invalid(format!("indices of shape {index} along axis {axis} of {data}"));
     }
+    Ok(index)
+}
+
+fn gathered_nd(context: &NodeContext<'_>, data: &Shape) -> Result<Shape, NodeError> {
+    let index = context.shape(1)?;
+    match index.split_last() {
+        Some((&axes, front)) if (1..=data.rank()).contains(&axes) => {
+            Ok(Shape::new(&[front, &data[axes..]].concat())?)
+        }
+        _ => invalid(format!("positions of shape {index} in data {data}")),
+    }
+}
+
+fn sampled(context: &NodeContext<'_>, image: &Shape) -> Result<Shape, NodeError> {
+    match (&image[..], &context.shape(1)?[..]) {
+        (&[n, c, _, _], &[places, h, w, 2]) if n == places => Ok(Shape::new(&[n, c, h, w])?),
+        _ => form(format!("samples of {image} at {}", context.shape(1)?)),
+    }
+}
+
+/// A product by the rules of numpy.
+fn matmul(lhs: &Shape, rhs: Option<&Shape>) -> Result<Shape, NodeError> {
+    let Some(rhs) = rhs else {
+        return invalid("the second factor is missing");
+    };
+    let (Some(&inner), true) = (lhs.last(), rhs.rank() > 0) else {
+        return invalid(format!("a product of {lhs} and {rhs}"));
+    };
+    if rhs[rhs.rank().saturating_sub(2)] != inner {
+        return invalid(format!("factors {lhs} and {rhs} do not fit"));
+    }
+    let (rows, columns) = (lhs.rank() > 1, rhs.rank() > 1);
+    let batch = |shape: &Shape| Shape::new(&shape[..shape.rank().saturating_sub(2)]);
+    let mut dims = broadcast(&[batch(lhs)?, batch(rhs)?])?.to_vec();
+    dims.extend(rows.then(|| lhs[lhs.rank() - 2]));
+    dims.extend(columns.then(|| rhs[rhs.rank() - 1]));
+    Ok(Shape::new(&dims)?)
 }
 
 fn gemm(context: &NodeContext<'_>, lhs: &Shape, rhs: Option<&Shape>) -> Result<Shape, NodeError> {
@@ -300,7 +452,18 @@ fn gemm(context: &NodeContext<'_>, lhs: &Shape, rhs: Option<&Shape>) -> Result<S
     let Some(rhs) = rhs.filter(|r| r.rank() == 2 && lhs.rank() == 2) else {
         return invalid("factors that are no matrices");
     };
-    let rows = if flag("transA")? { lhs[1] } else { lhs[0] };
-    let columns = if flag("transB")? { rhs[0] } else { rhs[1] };
+    let (rows, inner) = if flag("transA")? {
+        (lhs[1], lhs[0])
+    } else {
+        (lhs[0], lhs[1])
+    };
+    let (columns, other) = if flag("transB")? {
+        (rhs[0], rhs[1])
+    } else {
+        (rhs[1], rhs[0])
+    };
+    if inner != other {
+        return invalid(format!("factors {lhs} and {rhs} do not fit"));
+    }
     Ok(Shape::new(&[rows, columns])?)
 }

@@ -7,6 +7,7 @@ use super::error::{ImportError, NodeError, form, invalid};
 use super::facts::{Facts, NodeContext, input_shapes};
 use super::fuse::{self, Group, GroupKind};
 use super::launches::{join_copies, with_lifetimes};
+use super::passes::{self, Passes};
 use super::place::{Place, Places, as_rows, is_channels_last, own_layout};
 use super::plan::{
     InputFormat, InputPlan, Launch, LowerOptions, LowerStats, LoweredGraph, OutputPlan, Slot, Step,
@@ -15,13 +16,27 @@ use super::plan::{
 use super::survey;
 use crate::device::{BufferClass, OpDesc, Operand};
 use crate::tensor::{DType, HostTensor, MAX_RANK, Shape, TensorSpec, View};
-use crate::weights::{Array, ElementType, Node, OnnxModel, WeightFormat};
+use crate::weights::{
+    Array, ElementType, Node, OnnxModel, StoreError, StoredWeights, Values, WeightCache, WeightFormat,
+};
 
 /// Lowers a model to device operations.
 ///
 /// # Errors
 /// [`ImportError`], naming the node, operation and model.
 pub fn lower(model: &OnnxModel, options: &LowerOptions) -> Result<LoweredGraph, ImportError> {
+    lower_cached(model, options, &WeightCache::off())
+}
+
+/// As [`lower`], with stored weights out of a cache where they were stored before.
+///
+/// # Errors
+/// As [`lower`].
+pub fn lower_cached(
+    model: &OnnxModel,
+    options: &LowerOptions,
+    cache: &WeightCache,
+) -> Result<LoweredGraph, ImportError> {
     let refused = |reason: String| ImportError::Options {
         model: model.name().to_owned(),
         reason,
@@ -39,8 +54,8 @@ pub fn lower(model: &OnnxModel, options: &LowerOptions) -> Result<LoweredGraph, 
         )));
     }
     let shapes = input_shapes(model, &options.symbols, &options.shapes)?;
-    let facts = Facts::new(model, &shapes);
-    let groups = fuse::groups(model, &facts);
+    let facts = Facts::new(model, &shapes, options.passes);
+    let groups = fuse::groups(model, &facts, options.passes);
     let at = |index: usize, error: NodeError| error.at(&model.all_nodes()[index], model);
     // The first node that cannot be understood, before any that suffers from it.
     for group in &groups {
@@ -49,12 +64,14 @@ pub fn lower(model: &OnnxModel, options: &LowerOptions) -> Result<LoweredGraph, 
             return Err(at(group.at, problem.clone()));
         }
     }
-    let places = Places::new(model, &facts, &groups, options.storage).map_err(|(i, e)| at(i, e))?;
+    let places = Places::new(model, &facts, &groups, options).map_err(|(i, e)| at(i, e))?;
     let mut lowerer = Lowerer {
         model,
         facts: &facts,
         storage: options.storage,
         weight_format: options.weights,
+        passes: options.passes,
+        cache,
         places,
         values: HashMap::new(),
         converted: HashMap::new(),
@@ -73,8 +90,18 @@ pub fn lower(model: &OnnxModel, options: &LowerOptions) -> Result<LoweredGraph, 
         launches,
         ..
     } = lowerer;
-    let steps = with_lifetimes(join_copies(launches), &places.buffers);
-    let stats = statistics(model, &facts, &groups, &steps);
+    let mut launches = join_copies(launches);
+    let reused = match options.passes.in_place {
+        true => passes::in_place(&mut launches, &places.buffers),
+        false => passes::Reused::default(),
+    };
+    let steps = with_lifetimes(launches, &places.buffers);
+    let stats = LowerStats {
+        in_place: reused.launches,
+        in_place_bytes: reused.bytes,
+        peak_bytes: passes::peak_bytes(&steps, &places.buffers),
+        ..statistics(model, &facts, &groups, &steps)
+    };
     Ok(LoweredGraph {
         model: model.name().to_owned(),
         inputs,
@@ -105,8 +132,20 @@ fn statistics(model: &OnnxModel, facts: &Facts, groups: &[Group], steps: &[Step]
     stats
 }
 
+/// Largest magnitude of whole numbers: float32 holds every one up to here.
+const WHOLE_NUMBERS: u64 = 1 << 24;
+
+/// The type that values of an element type are computed in: whole numbers in float32, which holds them up to 2^24,
+/// floats and truth values (0 and 1) in the storage type.
+fn computed_in(element: Option<ElementType>, storage: DType) -> DType {
+    match element {
+        Some(element) if !element.is_float() && element != ElementType::Bool => DType::F32,
+        _ => storage,
+    }
+}
+
 /// A value: the buffer it lies in and how it is seen there.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Located {
     pub(super) slot: Slot,
     pub(super) dtype: DType,
@@ -131,7 +170,10 @@ pub(super) struct Lowerer<'a> {
     pub(super) facts: &'a Facts,
     pub(super) storage: DType,
     /// How weights of convolutions are stored.
-    pub(super) weight_format: WeightFormat,
+    weight_format: WeightFormat,
+    pub(super) passes: Passes,
+    /// Where weights that were stored once are.
+    cache: &'a WeightCache,
     places: Places,
     values: HashMap<String, Located>,
     /// Copies of values in the storage type.
@@ -143,6 +185,16 @@ pub(super) struct Lowerer<'a> {
 }
 
 impl<'a> Lowerer<'a> {
+    /// Weights in the format that was asked for.
+    pub(super) fn stored(
+        &self,
+        name: &str,
+        weights: &[f32],
+        row_len: usize,
+    ) -> Result<StoredWeights, StoreError> {
+        StoredWeights::pack_cached(self.weight_format, weights, row_len, name, self.cache)
+    }
+
     pub(super) fn node(&self, index: usize) -> &'a Node {
         &self.model.all_nodes()[index]
     }
@@ -170,8 +222,9 @@ impl<'a> Lowerer<'a> {
             let format = options.formats.get(&info.name).copied().unwrap_or_default();
             let declared = match info.element {
                 None => return Err(refused("its element type is not given".to_owned())),
-                Some(ElementType::U8) => DType::U8,
+                Some(ElementType::U8 | ElementType::Bool) => DType::U8,
                 Some(ElementType::I8) => DType::I8,
+                Some(ElementType::I32 | ElementType::I64) => DType::I32,
                 Some(element) if element.is_float() && !element.is_storage_only() => DType::F32,
                 Some(element) => return Err(refused(format!("type {element} is not supported"))),
             };
@@ -225,11 +278,11 @@ impl<'a> Lowerer<'a> {
 
     /// The output as a row-major f32 buffer of its own, by a copy unless it was made in one.
     fn output(&mut self, name: &str, earlier: &[OutputPlan]) -> Result<OutputPlan, NodeError> {
-        self.require_float(name)?;
         let value = self.located(name)?;
         let shape = value.view.shape;
         if let Slot::Buffer(buffer) = value.slot
             && earlier.iter().all(|o| o.buffer != buffer)
+            && value.dtype == DType::F32
             && self.places.buffers[buffer].class == BufferClass::Output
             && self.places.buffers[buffer].spec.shape == shape
             && value.view.is_contiguous()
@@ -304,13 +357,19 @@ impl<'a> Lowerer<'a> {
         Ok(located)
     }
 
-    /// A constant operand in the storage type.
+    /// A constant operand: floats and truth values in the storage type, whole numbers in float32.
     pub(super) fn constant(&mut self, name: &str, array: &Array) -> Result<Located, NodeError> {
-        let Some(values) = array.to_f32() else {
-            return form(format!("an operand `{name}` of type {}", array.element()));
+        let dtype = computed_in(Some(array.element()), self.storage);
+        let values = match array.values() {
+            Values::I64(whole) => match whole.iter().find(|n| n.unsigned_abs() > WHOLE_NUMBERS) {
+                Some(large) => return form(format!("a whole number {large} in `{name}`, beyond 2^24,")),
+                None => whole.iter().map(|&n| n as f32).collect(),
+            },
+            Values::F32(values) => values.clone(),
+            Values::F64(values) => values.iter().map(|&x| x as f32).collect(),
         };
         let shape = *array.shape();
-        let values = match self.storage {
+        let values = match dtype {
             DType::F32 => HostTensor::from_slice(&shape, &values)?,
             _ => {
                 let rounded: Vec<half::bf16> = values.iter().map(|&v| half::bf16::from_f32(v)).collect();
@@ -323,9 +382,14 @@ impl<'a> Lowerer<'a> {
         });
         Ok(Located {
             slot: Slot::Weight(self.weights.len() - 1),
-            dtype: self.storage,
+            dtype,
             view: View::contiguous(shape),
         })
+    }
+
+    /// The type that a value is computed in.
+    pub(super) fn dtype_of(&self, value: &str) -> DType {
+        computed_in(self.facts.get(value).and_then(|f| f.element), self.storage)
     }
 
     fn require_float(&self, value: &str) -> Result<(), NodeError> {
@@ -335,11 +399,11 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    /// A value in the storage type, under any strides.
+    /// A value in the type that it is computed in, under any strides.
     pub(super) fn operand(&mut self, value: &str) -> Result<Located, NodeError> {
-        self.require_float(value)?;
+        let dtype = self.dtype_of(value);
         let located = self.located(value)?;
-        if located.dtype == self.storage {
+        if located.dtype == dtype {
             return Ok(located);
         }
         if let Some(copy) = self
@@ -349,9 +413,20 @@ impl<'a> Lowerer<'a> {
         {
             return Ok(*copy);
         }
-        let copy = self.fresh(value, located.view.shape)?;
+        let copy = self.fresh_as(value, located.view.shape, dtype)?;
         self.copy(value, located, copy);
         self.converted.insert(value.to_owned(), copy);
+        Ok(copy)
+    }
+
+    /// A value as it is where its type is this one, else a copy.
+    pub(super) fn operand_as(&mut self, value: &str, dtype: DType) -> Result<Located, NodeError> {
+        let located = self.operand(value)?;
+        if located.dtype == dtype {
+            return Ok(located);
+        }
+        let copy = self.fresh_as(value, located.view.shape, dtype)?;
+        self.copy(value, located, copy);
         Ok(copy)
     }
 
@@ -416,15 +491,21 @@ impl<'a> Lowerer<'a> {
     pub(super) fn row_major(&mut self, value: &str) -> Result<Located, NodeError> {
         let located = self.located(value)?;
         let shape = located.view.shape;
-        let copy = self.reserve(value, shape, View::contiguous(shape))?;
+        let dtype = self.dtype_of(value);
+        let copy = self.reserve_as(value, shape, View::contiguous(shape), dtype)?;
         self.copy(value, located, copy);
         Ok(copy)
     }
 
     /// A new buffer in the layout of its rank.
     pub(super) fn fresh(&mut self, name: &str, shape: Shape) -> Result<Located, NodeError> {
+        self.fresh_as(name, shape, self.storage)
+    }
+
+    /// As [`Self::fresh`], in another type.
+    pub(super) fn fresh_as(&mut self, name: &str, shape: Shape, dtype: DType) -> Result<Located, NodeError> {
         let (storage_shape, view) = own_layout(shape)?;
-        self.reserve(name, storage_shape, view)
+        self.reserve_as(name, storage_shape, view, dtype)
     }
 
     /// A new buffer of the given size, seen through a view.
@@ -434,13 +515,24 @@ impl<'a> Lowerer<'a> {
         storage_shape: Shape,
         view: View,
     ) -> Result<Located, NodeError> {
+        self.reserve_as(name, storage_shape, view, self.storage)
+    }
+
+    /// As [`Self::reserve`], in another type.
+    pub(super) fn reserve_as(
+        &mut self,
+        name: &str,
+        storage_shape: Shape,
+        view: View,
+        dtype: DType,
+    ) -> Result<Located, NodeError> {
         if storage_shape.elements() == 0 {
             return form(format!("an empty tensor `{name}`"));
         }
-        let spec = TensorSpec::new(&storage_shape, self.storage)?;
+        let spec = TensorSpec::new(&storage_shape, dtype)?;
         Ok(Located {
             slot: Slot::Buffer(self.places.reserve(name, spec, BufferClass::Intermediate)),
-            dtype: self.storage,
+            dtype,
             view,
         })
     }
@@ -457,13 +549,23 @@ impl<'a> Lowerer<'a> {
 
     /// Where to write a value: its place, or a new buffer.
     pub(super) fn destination(&mut self, value: &str, shape: Shape) -> Result<Located, NodeError> {
+        self.destination_as(value, shape, self.dtype_of(value))
+    }
+
+    /// As [`Self::destination`], in another type. Places are in the storage type.
+    pub(super) fn destination_as(
+        &mut self,
+        value: &str,
+        shape: Shape,
+        dtype: DType,
+    ) -> Result<Located, NodeError> {
         match self.place(value) {
-            Some(place) if place.view.shape == shape => Ok(place),
+            Some(place) if place.view.shape == shape && place.dtype == dtype => Ok(place),
             Some(place) => invalid(format!(
                 "a result of shape {shape} where {} was expected",
                 place.view.shape
             )),
-            None => self.fresh(value, shape),
+            None => self.fresh_as(value, shape, dtype),
         }
     }
 
@@ -475,11 +577,24 @@ impl<'a> Lowerer<'a> {
         shape: Shape,
         source: &Located,
     ) -> Result<Located, NodeError> {
+        match self.place(value) {
+            Some(_) => self.destination_as(value, shape, source.dtype),
+            None => self.fresh_like(value, shape, source),
+        }
+    }
+
+    /// A new buffer in the order and type of a value that is read with it.
+    pub(super) fn fresh_like(
+        &mut self,
+        name: &str,
+        shape: Shape,
+        source: &Located,
+    ) -> Result<Located, NodeError> {
         let dense = matches!(source.slot, Slot::Buffer(_))
             && source.view.shape == shape
             && (0..shape.rank()).all(|a| shape[a] == 1 || source.view.strides[a] > 0);
-        if self.place(value).is_some() || !dense {
-            return self.destination(value, shape);
+        if !dense {
+            return self.fresh_as(name, shape, source.dtype);
         }
         let mut order: Vec<usize> = (0..shape.rank()).collect();
         // Axes of one element have no step that means anything; they go first.
@@ -492,7 +607,7 @@ impl<'a> Lowerer<'a> {
             step *= shape[axis] as isize;
         }
         let dims: Vec<usize> = order.iter().map(|&a| shape[a]).collect();
-        self.reserve(value, Shape::new(&dims)?, view)
+        self.reserve_as(name, Shape::new(&dims)?, view, source.dtype)
     }
 
     /// Ends the making of a value by rows: in its place, or in a buffer of its own from which it moves there.

@@ -6,10 +6,12 @@
 //! parts. [`LoadedGraph`] is such a graph with its constants on a device.
 //!
 //! The blocks of pillar detectors are there to be put together in the function of a trace's variant: the feature net
-//! ([`pillars`]), the scatter to a canvas ([`crate::ops::gather`]), backbone and neck ([`second`]), the head ([`centerhead`]). Each
-//! is built from host weights, brings them to the device in its first run, and computes into device tensors.
+//! ([`pillars`]), the scatter to a canvas ([`crate::ops::gather`]), backbone and neck ([`second`]), the heads
+//! ([`centerhead`], [`transfusion_head`]); of camera networks residual backbones ([`resnet`]), and of voxel networks the
+//! sparse encoder ([`sparse_encoder`]). Each is built from host weights, brings them to the device in its first run, and
+//! computes into device tensors.
 //!
-//! May be called by the rooms below it; calls `numeric`, `tensor`, `device`, `ops` and `weights`.
+//! May be called by the rooms below it; calls `numeric`, `tensor`, `precision`, `device`, `ops` and `weights`.
 
 mod block_error;
 pub mod centerhead;
@@ -17,6 +19,8 @@ mod emit;
 mod error;
 mod facts;
 mod fold;
+mod fold_math;
+mod fold_select;
 mod fuse;
 mod fuse_pillars;
 mod infer;
@@ -25,15 +29,19 @@ mod layers;
 mod loaded;
 mod lower;
 mod movement;
+mod passes;
+mod patterns;
 pub mod pillar_terms;
 pub mod pillars;
 mod place;
 mod plan;
+mod precise;
 mod resize;
 pub mod resnet;
 pub mod second;
 pub mod sparse_encoder;
 mod survey;
+pub mod transfusion_head;
 mod transposed;
 pub mod two_term;
 mod window;
@@ -42,7 +50,8 @@ pub use block_error::BlockError;
 pub use error::ImportError;
 pub use layers::{ConvKind, ConvSpec, RowLinear, as_feature_map};
 pub use loaded::{ForwardError, LoadedGraph};
-pub use lower::lower;
+pub use lower::{lower, lower_cached};
+pub use passes::Passes;
 pub use plan::{
     BufferPlan, DensePlan, InputFormat, InputPlan, Launch, LowerOptions, LowerStats, LoweredGraph,
     OutputPlan, Slot, Step, WeightPlan,

@@ -2,16 +2,15 @@
 
 use super::error::{NodeError, broadcast, form, invalid};
 use super::facts::{NodeContext, normal_axis};
-use crate::tensor::{Shape, TensorError, View};
-use crate::weights::Attribute;
+use crate::tensor::{MAX_RANK, Shape, TensorError, View};
 
 /// The outcome of moving a view.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Moved {
     /// One view for each output.
     Views(Vec<View>),
-    /// The elements in row-major order under another shape, for which the view's strides offer no way.
-    Reshape(Shape),
+    /// The elements of a view in row-major order under another shape, for which the view's strides offer no way.
+    Reshape(View, Shape),
 }
 
 /// Moves the view of a node's first input; `None` if the node does more than move elements.
@@ -30,7 +29,10 @@ pub(super) fn movement(context: &NodeContext<'_>, view: &View) -> Result<Option<
         "Unsqueeze" => return reshape(view, unsqueezed(context, &view.shape)?),
         "Slice" => slice(context, view)?,
         "Split" => return split(context, view).map(|views| Some(Moved::Views(views))),
+        "Gather" if !has_constant_indices(context) => return Ok(None),
         "Gather" => return gathered(context, view),
+        "DepthToSpace" => return depth_to_space(context, view).map(Some),
+        "SpaceToDepth" => return space_to_depth(context, view).map(Some),
         "Expand" => view.broadcast_to(expanded(context, view.shape)?)?,
         "Tile" => return tiled(context, view),
         _ => return Ok(None),
@@ -67,7 +69,7 @@ fn reshape(view: &View, shape: Shape) -> Result<Option<Moved>, NodeError> {
     }
     Ok(Some(match view.reshape(shape) {
         Some(view) => Moved::Views(vec![view]),
-        None => Moved::Reshape(shape),
+        None => Moved::Reshape(*view, shape),
     }))
 }
 
@@ -304,7 +306,7 @@ fn expanded(context: &NodeContext<'_>, from: Shape) -> Result<Shape, NodeError> 
     }
 }
 
-/// Repeating along axes of size 1 is a broadcast; along others it is no view.
+/// Repeating is a broadcast of an axis of size 1, put in front of each axis that has more than one element.
 fn tiled(context: &NodeContext<'_>, view: &View) -> Result<Option<Moved>, NodeError> {
     let Some(repeats) = context.int_input(1)? else {
         return invalid("repeats are missing");
@@ -316,23 +318,84 @@ fn tiled(context: &NodeContext<'_>, view: &View) -> Result<Option<Moved>, NodeEr
             view.rank()
         ));
     }
-    let mut dims = view.shape.to_vec();
-    for (dim, &times) in dims.iter_mut().zip(repeats) {
-        match (usize::try_from(times), *dim) {
-            (Ok(1), _) => {}
-            (Ok(times), 1) => *dim = times,
-            (Ok(_), _) => return form("repeating along an axis of more than one element"),
-            (Err(_), _) => return invalid(format!("repeats {repeats:?}")),
+    let times: Result<Vec<usize>, _> = repeats.iter().map(|&r| usize::try_from(r)).collect();
+    let Ok(times) = times else {
+        return invalid(format!("repeats {repeats:?}"));
+    };
+    let (mut split, mut spread, mut joined) = (Vec::new(), Vec::new(), Vec::new());
+    for (&dim, &times) in view.shape.iter().zip(&times) {
+        if times != 1 && dim != 1 {
+            split.push(1);
+            spread.push(times);
         }
+        split.push(dim);
+        spread.push(if dim == 1 { times } else { dim });
+        let Some(size) = dim.checked_mul(times) else {
+            return invalid(format!("repeats {repeats:?} of shape {}", view.shape));
+        };
+        joined.push(size);
     }
-    Ok(Some(Moved::Views(vec![view.broadcast_to(Shape::new(&dims)?)?])))
+    if split.len() > MAX_RANK {
+        return form(format!("repeating {repeats:?} of shape {}", view.shape));
+    }
+    let Some(view) = view.reshape(Shape::new(&split)?) else {
+        return invalid("axes of one element that are none");
+    };
+    reshape(&view.broadcast_to(Shape::new(&spread)?)?, Shape::new(&joined)?)
 }
 
-/// Whether a Cast leaves the numbers as they are but for their rounding: to a float type.
-pub(super) fn cast_to_float(context: &NodeContext<'_>) -> bool {
-    // Codes of float32, float16, float64 and bfloat16.
-    matches!(
-        context.node.attributes.get("to"),
-        Some(Attribute::Int(1 | 10 | 11 | 16))
-    )
+/// Size of the blocks of a DepthToSpace or SpaceToDepth, and the four axes of its input.
+fn blocks(context: &NodeContext<'_>, shape: &Shape) -> Result<(usize, [usize; 4]), NodeError> {
+    let size = context
+        .node
+        .int("blocksize")?
+        .and_then(|b| usize::try_from(b).ok());
+    match (size.filter(|b| (1..=1 << 12).contains(b)), &shape[..]) {
+        (Some(block), &[n, c, h, w]) => Ok((block, [n, c, h, w])),
+        (None, _) => invalid("attribute `blocksize` must be positive"),
+        (Some(_), _) => form(format!("an input of shape {shape}")),
+    }
+}
+
+/// The elements of a view under `split`, its axes then in the order `perm`, and that as `joined`.
+fn rearranged(view: &View, split: &[usize], perm: &[usize], joined: [usize; 4]) -> Result<Moved, NodeError> {
+    let shape = Shape::new(&joined)?;
+    let Some(view) = view.reshape(Shape::new(split)?) else {
+        return invalid(format!("{} cannot be divided into {split:?}", view.shape));
+    };
+    let view = view.transpose(perm)?;
+    Ok(match view.reshape(shape) {
+        Some(view) => Moved::Views(vec![view]),
+        None => Moved::Reshape(view, shape),
+    })
+}
+
+fn depth_to_space(context: &NodeContext<'_>, view: &View) -> Result<Moved, NodeError> {
+    let (block, [n, c, h, w]) = blocks(context, &view.shape)?;
+    if !c.is_multiple_of(block * block) {
+        return invalid(format!("{c} channels are no {block} x {block} blocks"));
+    }
+    let depth = c / (block * block);
+    let joined = [n, depth, h * block, w * block];
+    match context.node.text("mode")?.unwrap_or("DCR") {
+        "DCR" => rearranged(view, &[n, block, block, depth, h, w], &[0, 3, 4, 1, 5, 2], joined),
+        "CRD" => rearranged(view, &[n, depth, block, block, h, w], &[0, 1, 4, 2, 5, 3], joined),
+        other => form(format!("mode `{other}`")),
+    }
+}
+
+fn space_to_depth(context: &NodeContext<'_>, view: &View) -> Result<Moved, NodeError> {
+    let (block, [n, c, h, w]) = blocks(context, &view.shape)?;
+    if !h.is_multiple_of(block) || !w.is_multiple_of(block) {
+        return invalid(format!("{h} x {w} elements are no {block} x {block} blocks"));
+    }
+    let split = [n, c, h / block, block, w / block, block];
+    let joined = [n, c * block * block, h / block, w / block];
+    rearranged(view, &split, &[0, 3, 5, 1, 2, 4], joined)
+}
+
+/// Whether the indices of a Gather are known before anything runs.
+fn has_constant_indices(context: &NodeContext<'_>) -> bool {
+    let indices = context.node.input(1);
+    indices.is_none_or(|indices| context.facts.array(indices).is_some())
 }

@@ -5,9 +5,10 @@ use std::collections::HashMap;
 
 use super::error::NodeError;
 use super::facts::{Facts, NodeContext};
-use super::fuse::{Group, GroupKind};
+use super::fuse::{Group, GroupKind, activation};
 use super::movement;
-use super::plan::BufferPlan;
+use super::passes::Passes;
+use super::plan::{BufferPlan, LowerOptions};
 use crate::device::BufferClass;
 use crate::tensor::{DType, Shape, TensorSpec, View};
 use crate::weights::OnnxModel;
@@ -69,12 +70,13 @@ impl Places {
         model: &OnnxModel,
         facts: &Facts,
         groups: &[Group],
-        storage: DType,
+        options: &LowerOptions,
     ) -> Result<Self, (usize, NodeError)> {
         let mut planner = Planner {
             model,
             facts,
             groups,
+            passes: options.passes,
             makers: groups
                 .iter()
                 .enumerate()
@@ -88,7 +90,7 @@ impl Places {
         };
         for (position, group) in groups.iter().enumerate().rev() {
             planner
-                .root(position, group, storage)
+                .root(position, group, options.storage)
                 .map_err(|e| (group.at, e))?;
         }
         Ok(planner.places)
@@ -114,6 +116,7 @@ struct Planner<'a> {
     model: &'a OnnxModel,
     facts: &'a Facts,
     groups: &'a [Group],
+    passes: Passes,
     makers: HashMap<&'a str, usize>,
     outputs: Vec<&'a str>,
     places: Places,
@@ -129,6 +132,11 @@ impl Planner<'_> {
         let Some(shape) = self.facts.shape(value).filter(|s| s.elements() > 0) else {
             return Ok(());
         };
+        // Places are in the storage type; whole numbers are not.
+        let element = self.facts.get(value).and_then(|fact| fact.element);
+        if storage != DType::F32 && element.is_some_and(|element| !element.is_float()) {
+            return Ok(());
+        }
         let is_concat = self.is_node(position, "Concat");
         if self.outputs.contains(&value) {
             let spec = TensorSpec::new(&shape, storage)?;
@@ -197,10 +205,15 @@ impl Planner<'_> {
             "MaxPool" | "AveragePool" | "GlobalAveragePool" | "GlobalMaxPool" | "Resize" | "Upsample" => {
                 is_channels_last(&view)
             }
-            "Relu" | "LeakyRelu" | "Clip" | "HardSwish" | "Sigmoid" | "HardSigmoid" | "Tanh" | "Exp"
-            | "Add" | "Sub" | "Mul" | "Div" | "Softmax" | "Pad" => true,
+            "Add" | "Sub" | "Mul" | "Div" | "Softmax" | "Pad" => true,
+            "And" | "Equal" | "Greater" | "GreaterOrEqual" | "Less" | "LessOrEqual" | "Mod" | "Not"
+            | "Or" | "PRelu" | "Where" | "Xor" => true,
+            "LayerNormalization" | "LogSoftmax" | "LpNormalization" | "MatMul" | "Gemm" => true,
             // Several operands make a chain of launches that end at the place.
-            "Max" | "Min" => true,
+            "Max" | "Min" | "Sum" => true,
+            _ if activation(node, self.facts).is_some() => true,
+            // Without a pass that makes it a view, a transpose is a copy to where it likes.
+            "Transpose" if !self.passes.transposes => false,
             "Concat" => {
                 let axis = context.axis(Some(1), view.rank())?;
                 let mut start = 0;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::passes::Passes;
 use crate::device::{BufferClass, Conv2dDesc, OpDesc, PillarsDesc};
 use crate::tensor::{DType, HostTensor, Shape, TensorSpec};
 use crate::weights::{StoredWeights, WeightFormat};
@@ -10,7 +11,8 @@ use crate::weights::{StoredWeights, WeightFormat};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum InputFormat {
-    /// The ONNX tensor, row-major; f32 where the model declares a float type, else as declared.
+    /// The ONNX tensor, row-major; f32 where the model declares a float type, int32 where it declares int64, uint8
+    /// where it declares bool, else as declared.
     #[default]
     Tensor,
     /// The ONNX tensor, row-major, in the storage type.
@@ -36,6 +38,8 @@ pub struct LowerOptions {
     pub symbols: BTreeMap<String, usize>,
     /// Whole shapes by input name, for inputs with open dimensions.
     pub shapes: BTreeMap<String, Vec<usize>>,
+    /// What is made simpler on the way.
+    pub passes: Passes,
 }
 
 impl Default for LowerOptions {
@@ -46,6 +50,7 @@ impl Default for LowerOptions {
             formats: BTreeMap::new(),
             symbols: BTreeMap::new(),
             shapes: BTreeMap::new(),
+            passes: Passes::ALL,
         }
     }
 }
@@ -74,7 +79,8 @@ pub struct InputPlan {
     pub shape: Shape,
 }
 
-/// An output: the whole of a row-major f32 buffer of class [`BufferClass::Output`].
+/// An output: the whole of a row-major f32 buffer of class [`BufferClass::Output`]. Whole numbers and truth values (0
+/// and 1) come as f32 too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutputPlan {
     /// Name in the model.
@@ -175,6 +181,12 @@ pub struct LowerStats {
     /// Nodes that became part of a convolution or dense layer, by kind (`norm`, `bias`, `activation`, `residual`), and
     /// feature nets of pillars that became one launch (`pillars`).
     pub fused: BTreeMap<&'static str, usize>,
+    /// Element-wise launches that write where they read.
+    pub in_place: usize,
+    /// Bytes of the buffers that those launches make unnecessary, added up.
+    pub in_place_bytes: usize,
+    /// Bytes of intermediates and outputs that are needed at once at most.
+    pub peak_bytes: usize,
 }
 
 /// A graph lowered to device operations: plain data, independent of any device.

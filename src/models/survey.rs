@@ -10,6 +10,7 @@ use super::facts::{Facts, NodeContext, fixed_shape, input_shapes};
 use super::fold::folds;
 use super::infer;
 use super::lower::lower;
+use super::passes::Passes;
 use super::plan::LowerOptions;
 use crate::weights::{Dim, Node, OnnxModel, ValueInfo, Values};
 
@@ -79,7 +80,7 @@ pub fn survey(model: &OnnxModel) -> Survey {
         *ops.entry(node.op_type.clone()).or_insert(0) += 1;
     }
     let shapes = input_shapes(model, &BTreeMap::new(), &BTreeMap::new());
-    let facts = Facts::new(model, &shapes.unwrap_or_default());
+    let facts = Facts::new(model, &shapes.unwrap_or_default(), Passes::ALL);
     Survey {
         model: model.name().to_owned(),
         producer: model.producer().to_owned(),

@@ -32,8 +32,8 @@ pub enum InterpolationError {
     Scale(f64),
 }
 
-/// Longest axis.
-const MAX_SIZE: usize = 1 << 15;
+/// Longest axis: its matrix takes 128 MiB.
+const MAX_SIZE: usize = 1 << 12;
 
 /// The matrix `[n_out, n_in]` with `out = matrix * in`, as `torch.nn.functional.interpolate` computes it.
 ///

@@ -2,11 +2,13 @@
 //!
 //! May be called by every room below it; calls `device`, `precision` and `tensor`.
 
+pub mod attention;
 pub mod conv;
 pub mod deform;
 pub mod gather;
 pub mod heatmap;
 mod interpolation;
+mod matrix;
 pub mod pool;
 mod port_rule;
 mod refusal;
@@ -19,6 +21,7 @@ mod typecast;
 mod upsample;
 
 pub use interpolation::{Interpolation, InterpolationError, interp_matrix, resize_matrices};
+pub use matrix::{LayerNormOptions, MatMulOptions, as_matrix};
 pub use port_rule::PortRule;
 pub use refusal::OpRefusal;
 pub use resize2d::{Resize2d, Resize2dSpec};

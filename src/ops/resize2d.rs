@@ -5,7 +5,7 @@ use ndarray::{Array2, Array4, ArrayView4, Axis};
 use super::conv::{HostWeights, LayerError, Prepared, lent, made, new_map};
 use super::{DeviceTensor, Interpolation, OpContext, resize_matrices};
 use crate::device::{Activation, BufferClass, Conv2dDesc, Device, Geometry2d};
-use crate::precision::{Math, WeightFormat};
+use crate::precision::{Math, OperandFormat};
 use crate::tensor::{DType, TensorSpec, View};
 
 /// What a resize is made of.
@@ -74,10 +74,10 @@ impl Resize2d {
     /// not fp32.
     pub fn new(name: &str, spec: Resize2dSpec) -> Result<Self, LayerError> {
         if let Math::Matrix(math) = spec.math
-            && math.weights != WeightFormat::F32
+            && math.weights != OperandFormat::F32
         {
             let reason = format!(
-                "interpolation weights stored as {}, which cannot hold numbers such as 511/1023: ask for fp32 weights (:w=f32)",
+                "interpolation weights stored as {}, which cannot hold numbers such as 511/1023: ask for fp32 weights (:w=fp32)",
                 math.weights
             );
             return Err(LayerError::refused(name, reason));

@@ -4,6 +4,9 @@ use super::conv::{LayerError, new_map};
 use super::{DeviceTensor, OpContext};
 use crate::device::OpDesc;
 
+/// Longest side of an enlarged map.
+const MAX_SIZE: usize = 1 << 16;
+
 /// Repeats every pixel `scale` times along rows and columns, as a new map of the same type that the caller frees. Exact:
 /// ONNX's nearest resize with asymmetric coordinates rounded down.
 ///
@@ -16,8 +19,8 @@ pub fn upsample_nearest(
 ) -> Result<DeviceTensor, LayerError> {
     const LAYER: &str = "nearest up-sampling";
     let table = |size: usize| -> Option<Vec<u32>> {
-        let positions = 0..size.checked_mul(scale)?;
-        positions.map(|at| u32::try_from(at / scale).ok()).collect()
+        let enlarged = size.checked_mul(scale).filter(|&enlarged| enlarged <= MAX_SIZE)?;
+        (0..enlarged).map(|at| u32::try_from(at / scale).ok()).collect()
     };
     if scale == 0 {
         return Err(LayerError::weights(LAYER, "a scale of 0: at least 1 is needed"));
@@ -27,12 +30,8 @@ pub fn upsample_nearest(
         _ => None,
     };
     let Some((n, c, (rows, columns))) = sizes else {
-        return Err(LayerError::shape(
-            LAYER,
-            "the map",
-            map.view.shape,
-            "[N, C, H, W] of moderate size",
-        ));
+        let expected = format!("[N, C, H, W] whose sides times {scale} are at most {MAX_SIZE}");
+        return Err(LayerError::shape(LAYER, "the map", map.view.shape, expected));
     };
     let larger = new_map(ops, LAYER, [n, c, rows.len(), columns.len()], map.dtype)?;
     let op = OpDesc::ResizeNearest {

@@ -51,6 +51,9 @@ pub enum HeadError {
     /// The frame was prepared for another kind of model.
     #[error("the frame was prepared for another kind of model")]
     Placement,
+    /// Parameters of the call that do not fit the model.
+    #[error("{0}")]
+    Params(String),
     /// The slice is shorter or longer than the head.
     #[error("head has {expected} values, found {found}")]
     Length {

@@ -2,11 +2,22 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Head, HeadError, HostModel, Placement, PrepareError, PreparedFrame, Sensor, SensorData};
+use super::{
+    CallParam, CallParamKind, CallParams, CallValue, Head, HeadError, HostModel, Placement, PrepareError,
+    PreparedFrame, Sensor, SensorData, Thresholds,
+};
 use crate::image::{
     BackMap, DEFAULT_PLANS, ImageError, ImageRef, PlanCache, Preset, PresetOptions, TensorForm, Workspace,
 };
-use crate::outputs::{Detections, Detections2D};
+use crate::outputs::{Detection2D, Detections, Detections2D};
+
+/// Parameters of a call.
+const SCORE: &str = "score_threshold";
+const OVERLAP: &str = "nms_threshold";
+const MOST: &str = "max_detections";
+
+/// The most detections of an image that can be asked for.
+const MAX_DETECTIONS: i64 = 30_000;
 
 /// A detector's host half. Shared by all workers; every method takes `&self`.
 #[derive(Debug)]
@@ -127,13 +138,17 @@ impl Detector {
         frame_id: &Arc<str>,
     ) -> Result<Detections2D, HeadError> {
         let detections = self.head.decode(output, back)?;
-        Ok(Detections2D::new(
-            detections,
+        Ok(self.detections(detections, back, frame_id))
+    }
+
+    fn detections(&self, found: Vec<Detection2D>, back: &BackMap, frame_id: &Arc<str>) -> Detections2D {
+        Detections2D::new(
+            found,
             Arc::clone(&self.labels),
             Arc::clone(&self.model),
             Arc::clone(frame_id),
             back.size_px(),
-        ))
+        )
     }
 }
 
@@ -189,4 +204,63 @@ impl HostModel for Detector {
         };
         self.finish(output, back, frame_id).map(Detections::Image)
     }
+
+    fn call_params(&self) -> Vec<CallParam> {
+        let Thresholds {
+            score,
+            nms_iou,
+            max_detections,
+        } = self.head.thresholds();
+        let share = |name, now: f32, about| CallParam {
+            name,
+            kind: CallParamKind::Float {
+                min: Some(0.0),
+                max: Some(1.0),
+            },
+            default: Some(CallValue::Float(shortest(now))),
+            about,
+        };
+        vec![
+            share(SCORE, score, "lowest score that is reported"),
+            share(OVERLAP, nms_iou, "largest overlap of two boxes of a class"),
+            CallParam {
+                name: MOST,
+                kind: CallParamKind::Int {
+                    min: Some(1),
+                    max: Some(MAX_DETECTIONS),
+                },
+                default: Some(CallValue::Int(max_detections as i64)),
+                about: "most detections of one image",
+            },
+        ]
+    }
+
+    fn finish_with(
+        &self,
+        output: &[f32],
+        placement: &Placement,
+        frame_id: &Arc<str>,
+        params: &CallParams,
+    ) -> Result<Detections, HeadError> {
+        let Placement::Image(back) = placement else {
+            return Err(HeadError::Placement);
+        };
+        let usual = self.head.thresholds();
+        let share = |name, usual: f32| params.number(name).map_or(usual, |value| value as f32);
+        let thresholds = Thresholds {
+            score: share(SCORE, usual.score),
+            nms_iou: share(OVERLAP, usual.nms_iou),
+            max_detections: params
+                .whole(MOST)
+                .and_then(|most| usize::try_from(most).ok())
+                .unwrap_or(usual.max_detections),
+        };
+        let found = self.head.decode_with(output, back, thresholds)?;
+        Ok(Detections::Image(self.detections(found, back, frame_id)))
+    }
+}
+
+/// The float64 that is written as the float32 is: 0.35 and not 0.3499999940395355.
+fn shortest(value: f32) -> f64 {
+    value.to_string().parse().unwrap_or_else(|_| value.into())
 }

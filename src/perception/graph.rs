@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::{DeviceModel, DeviceWeights, ModelTrace};
 use crate::device::{BinaryKind, BufferClass, Cq, Device, OpDesc, Operand};
 use crate::image::{Layout, SampleType};
-use crate::models::{ImportError, InputFormat, LoadedGraph, LowerOptions, LoweredGraph, lower};
+use crate::models::{ImportError, InputFormat, LoadedGraph, LowerOptions, LoweredGraph, lower_cached};
 use crate::ops::{DeviceTensor, OpContext};
 use crate::tensor::{DType, TensorError, TensorSpec};
 use crate::trace::{TraceOptions, TraceRunner};
-use crate::weights::{OnnxModel, WeightFormat};
+use crate::weights::{OnnxModel, WeightCache, WeightFormat};
 
 /// Name of the network's input in the trace.
 const INPUT: &str = "pixels";
@@ -113,6 +113,21 @@ impl DetectorGraph {
         weights: WeightFormat,
         input: PixelInput,
     ) -> Result<Self, GraphError> {
+        Self::lower_cached(name, model, storage, weights, input, &WeightCache::off())
+    }
+
+    /// As [`Self::lower`], with stored weights out of a cache where they were stored before.
+    ///
+    /// # Errors
+    /// As [`Self::lower`].
+    pub fn lower_cached(
+        name: Arc<str>,
+        model: &OnnxModel,
+        storage: DType,
+        weights: WeightFormat,
+        input: PixelInput,
+        cache: &WeightCache,
+    ) -> Result<Self, GraphError> {
         let form = |found: String| GraphError::Form {
             model: model.name().to_owned(),
             found,
@@ -129,7 +144,7 @@ impl DetectorGraph {
             formats: [(network_input.name.clone(), input.format())].into(),
             ..LowerOptions::default()
         };
-        let graph = lower(model, &options)?;
+        let graph = lower_cached(model, &options, cache)?;
         let dims = graph.inputs[0].spec.shape;
         let (channels, input_px) = match input.layout {
             Layout::Hwc => (dims[3], [dims[2], dims[1]]),

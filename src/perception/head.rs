@@ -80,16 +80,35 @@ impl Head {
         }
     }
 
+    /// What is reported.
+    #[must_use]
+    pub const fn thresholds(&self) -> Thresholds {
+        self.thresholds
+    }
+
     /// The objects in an output, in pixels of the source image, best first.
     ///
     /// # Errors
     /// [`HeadError::Length`].
     pub fn decode(&self, output: &[f32], back: &BackMap) -> Result<Vec<Detection2D>, HeadError> {
+        self.decode_with(output, back, self.thresholds)
+    }
+
+    /// As [`Self::decode`] with other thresholds.
+    ///
+    /// # Errors
+    /// [`HeadError::Length`].
+    pub fn decode_with(
+        &self,
+        output: &[f32],
+        back: &BackMap,
+        thresholds: Thresholds,
+    ) -> Result<Vec<Detection2D>, HeadError> {
         let Thresholds {
             score,
             nms_iou,
             max_detections,
-        } = self.thresholds;
+        } = thresholds;
         let mode = NmsMode::ClassAware;
         let mut candidates = self
             .spare

@@ -1,35 +1,44 @@
-//! Models: prepare, forward, finish. [`HostModel`] and [`DeviceModel`] are what the runtime asks of one.
+//! Models: prepare, forward, finish. [`HostModel`] and [`DeviceModel`] are what the runtime asks of one; [`Model`] is one
+//! with its device, for programs that have no pipeline.
 //!
 //! Camera detectors: a network's head becomes [`Candidate`]s (one decoder per
 //! head layout), and candidates become [`crate::outputs::Detections2D`] (suppression, mapping back to the
 //! camera image, clipping). Slices in, values out; no device, no thread, no clock.
 
+mod call_params;
+mod camera;
 mod candidate;
 pub mod centerpoint;
 mod detector;
 mod fastestdet_decode;
 mod graph;
 mod head;
+mod input_schema;
 mod labels;
 mod model;
 mod nms;
+mod owned;
 mod param_file;
 mod select;
 mod trace;
 mod yolox_decode;
 mod yolox_params;
 
+pub use call_params::{CallParam, CallParamError, CallParamKind, CallParams, CallValue};
+pub use camera::{CameraLoadError, CameraSource, LoadedCamera};
 pub use candidate::{Candidate, DecodeCounts, HeadError, MAX_COORDINATE_PX};
 pub use detector::Detector;
 pub use fastestdet_decode::{FastestDetHead, ScoreRule};
 pub use graph::{DetectorGraph, GraphError, PixelInput};
 pub use head::{Head, HeadKind, Thresholds};
+pub use input_schema::{InputArray, InputError, InputSchema};
 pub use labels::{COCO_80, LabelError, MAX_LABEL_FILE_BYTES, coco_80, parse_labels, read_labels};
 pub use model::{
     DeviceModel, DeviceWeights, HostModel, Picture, Placement, PrepareError, PreparedFrame, Sensor,
     SensorData, Sweep,
 };
 pub use nms::{BoxExtent, NmsCounts, NmsMode, NmsParams, iou, nms};
+pub use owned::{Model, ModelError, ModelOptions, ModelParts, Outcome, RunTiming, Taken};
 pub use param_file::{MAX_PARAM_FILE_BYTES, ParamError, ParamOrigin};
 pub use select::{SelectionCounts, SelectionParams, select};
 pub use trace::ModelTrace;

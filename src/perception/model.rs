@@ -1,9 +1,10 @@
 //! What a model is to the runtime: a half on the host and a half on the device.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{HeadError, ModelTrace};
+use super::{CallParam, CallParams, HeadError, InputSchema, ModelTrace};
 use crate::device::Device;
 use crate::image::{BackMap, ImageError, ImageRef};
 use crate::lidar::Columns;
@@ -158,6 +159,30 @@ pub trait HostModel: fmt::Debug + Send + Sync {
         placement: &Placement,
         frame_id: &Arc<str>,
     ) -> Result<Detections, HeadError>;
+
+    /// Parameters that a caller may set for one frame.
+    fn call_params(&self) -> Vec<CallParam> {
+        Vec::new()
+    }
+
+    /// As [`Self::finish`] with parameters for this frame alone, checked against [`Self::call_params`].
+    ///
+    /// # Errors
+    /// As [`Self::finish`]; [`HeadError::Params`] for values that do not fit each other.
+    fn finish_with(
+        &self,
+        output: &[f32],
+        placement: &Placement,
+        frame_id: &Arc<str>,
+        _params: &CallParams,
+    ) -> Result<Detections, HeadError> {
+        self.finish(output, placement, frame_id)
+    }
+
+    /// What the model takes as plain arrays.
+    fn input_schema(&self) -> InputSchema {
+        InputSchema::of(self.sensor())
+    }
 }
 
 /// The device half of a model, as long as it is on the host.
@@ -172,6 +197,26 @@ pub trait DeviceModel: fmt::Debug + Send + Sync {
         device: &mut dyn Device,
         options: TraceOptions,
     ) -> Result<ModelTrace, Box<dyn std::error::Error + Send + Sync>>;
+
+    /// Names of the variants, in the order in which [`PreparedFrame::variant`] counts them. Each can do what those
+    /// before it can.
+    fn variants(&self) -> Vec<String> {
+        vec!["default".to_owned()]
+    }
+
+    /// As [`Self::build`] with only some of the variants, by their positions; the last one is always there. A frame that
+    /// is prepared for a variant that is left out runs in the next one that is there.
+    ///
+    /// # Errors
+    /// As [`Self::build`].
+    fn build_variants(
+        &self,
+        device: &mut dyn Device,
+        options: TraceOptions,
+        _variants: &BTreeSet<usize>,
+    ) -> Result<ModelTrace, Box<dyn std::error::Error + Send + Sync>> {
+        self.build(device, options)
+    }
 }
 
 /// What a model has on a device besides its traces.

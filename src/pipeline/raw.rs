@@ -17,7 +17,9 @@ use super::settings::{
     Clock, DEFAULT_FRAME_DEADLINE_MS, OnFull, OnStreamsFull, Precision, RestartSettings, SimulateSettings,
     Transport, WeightFormat, ZenohMode,
 };
-use crate::device::{ARENA_MIB, Backends, DeviceConfig, QUEUES, SPIN_US, THREADS, TRACE_REGION_MIB};
+use crate::device::{
+    ARENA_MIB, Backends, Bf16Sums, DeviceConfig, QUEUES, SPIN_US, THREADS, TRACE_REGION_MIB,
+};
 
 /// Largest capacity of a channel, in samples.
 pub(super) const MAX_CAPACITY: u32 = 65_536;
@@ -77,6 +79,9 @@ pub(super) struct RawDevice {
     pub(super) spin_us: u32,
     /// Whether the CPU device may take the place of a device that cannot be opened.
     pub(super) allow_fallback: bool,
+    /// Which sums convolutions of bf16 have: `auto`, those of the fastest instruction of the processor, or `off`, those of
+    /// fp32, the same on every processor.
+    pub(super) bf16_dot: RawBf16Sums,
     /// Longest time that a frame may spend on the device, in milliseconds. After that the device counts as lost.
     #[schemars(range(min = 10, max = 3_600_000))]
     pub(super) frame_deadline_ms: u32,
@@ -98,6 +103,10 @@ impl Default for RawDevice {
             trace_region_mib: mib(config.trace_region_bytes),
             spin_us: config.spin.as_micros() as u32,
             allow_fallback: config.allow_fallback,
+            bf16_dot: match config.bf16_dot {
+                Bf16Sums::Auto => RawBf16Sums::Auto,
+                Bf16Sums::Off => RawBf16Sums::Off,
+            },
             frame_deadline_ms: DEFAULT_FRAME_DEADLINE_MS,
             restart: RestartSettings::default(),
             fault: RawFaults::default(),
@@ -126,6 +135,17 @@ pub(super) enum RawThreads {
     Auto(Auto),
     /// So many.
     Count(#[schemars(range(min = *THREADS.start(), max = *THREADS.end()))] u16),
+}
+
+/// Which sums convolutions of bf16 have.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "Bf16Sums")]
+pub(super) enum RawBf16Sums {
+    /// Those of the fastest instruction of the processor.
+    Auto,
+    /// Those of fp32, the same on every processor.
+    Off,
 }
 
 /// The word `auto`.

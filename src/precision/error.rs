@@ -1,6 +1,6 @@
 //! What can be wrong with a precision as text.
 
-use super::UnknownWeightFormat;
+use super::UnknownOperandFormat;
 
 /// Why a text is no precision, or no rule of a policy. Each says what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -52,10 +52,10 @@ pub enum PrecisionError {
         /// The text.
         text: String,
         /// What was written.
-        source: UnknownWeightFormat,
+        source: UnknownOperandFormat,
     },
     /// A type that activations do not have.
-    #[error("`{text}`: activations are not stored as `{found}`: expected bf16 (bfloat16) or f32 (float32)")]
+    #[error("`{text}`: activations are not stored as `{found}`: expected bf16 (bfloat16) or fp32 (float32)")]
     Activations {
         /// The text.
         text: String,

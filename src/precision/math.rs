@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Fidelity, Precision, WeightFormat};
+use super::{Fidelity, OperandFormat, Precision};
 
 /// How sums of products are computed. Whoever describes an operation says it; there is no default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -27,7 +27,7 @@ pub struct MatrixMath {
     /// Whether the partial sums of long products are kept in the engine's type; in the output's type otherwise.
     pub packer_l1_acc: bool,
     /// How weights are stored.
-    pub weights: WeightFormat,
+    pub weights: OperandFormat,
 }
 
 impl From<Precision> for Math {

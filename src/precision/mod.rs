@@ -12,21 +12,21 @@
 
 mod error;
 mod fidelity;
-mod format;
 mod glob;
 mod knob_values;
 mod knobs;
 mod math;
 mod operand;
+mod operand_format;
 mod policy;
 mod spec;
 
 pub use error::PrecisionError;
 pub use fidelity::{Fidelity, UnknownFidelity};
-pub use format::{UnknownWeightFormat, WeightFormat};
 pub use knob_values::{KnobSource, KnobValue, KnobValues, parse_bool};
 pub use knobs::{Knob, KnobError, Knobs};
 pub use math::{Math, MatrixMath};
 pub use operand::MatrixOperand;
+pub use operand_format::{OperandFormat, UnknownOperandFormat};
 pub use policy::{PrecisionPolicy, ResolvedModule};
 pub use spec::{PRESETS, Precision, Preset};

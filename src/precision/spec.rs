@@ -3,13 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Fidelity, PrecisionError, WeightFormat};
+use super::{Fidelity, OperandFormat, PrecisionError};
 use crate::tensor::DType;
 
 /// How a module computes.
 ///
 /// As text: a fidelity or a preset, then options in any order, then storage: `HiFi4+fp32+approx+l1acc+fullsync`,
-/// `HiFi2+fp32:w=bfp8`, `balanced:a=f32`, `HiFi4+fp32:w=bfp8:a=bf16`. What a fidelity is not followed by is off;
+/// `HiFi2+fp32:w=bfp8`, `balanced:a=fp32`, `HiFi4+fp32:w=bfp8:a=bf16`. What a fidelity is not followed by is off;
 /// weights and activations are bf16 unless the text says otherwise. [`Precision`]'s `Display` writes a text that
 /// reads back as the same value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -25,7 +25,7 @@ pub struct Precision {
     /// The engine's sums use the whole of their registers at a time. Changes no result.
     pub dst_full_sync: bool,
     /// How weights are stored.
-    pub weights: WeightFormat,
+    pub weights: OperandFormat,
     /// How activations are stored: bf16 or fp32.
     pub activations: DType,
 }
@@ -56,7 +56,7 @@ pub const PRESETS: [Preset; 3] = [
     Preset {
         name: "fast",
         precision: Precision {
-            weights: WeightFormat::Bfp8,
+            weights: OperandFormat::Bfp8,
             ..Precision::new(Fidelity::LoFi, false)
         },
         doc: "one pass, bf16 sums, bfp8 weights: only where the accuracy gates pass with it",
@@ -73,7 +73,7 @@ impl Precision {
             approx: false,
             packer_l1_acc: false,
             dst_full_sync: false,
-            weights: WeightFormat::Bf16,
+            weights: OperandFormat::Bf16,
             activations: DType::Bf16,
         }
     }
@@ -120,7 +120,7 @@ impl Precision {
 
     /// With weights in another format.
     #[must_use]
-    pub const fn with_weights(self, weights: WeightFormat) -> Self {
+    pub const fn with_weights(self, weights: OperandFormat) -> Self {
         Self { weights, ..self }
     }
 
@@ -157,11 +157,11 @@ impl fmt::Display for Precision {
         for (_, text) in options.into_iter().filter(|&(on, _)| on) {
             f.write_str(text)?;
         }
-        if self.weights != WeightFormat::Bf16 {
+        if self.weights != OperandFormat::Bf16 {
             write!(f, ":w={}", self.weights)?;
         }
         match self.activations {
-            DType::F32 => f.write_str(":a=f32"),
+            DType::F32 => f.write_str(":a=fp32"),
             _ => Ok(()),
         }
     }
@@ -240,7 +240,7 @@ fn head(word: &str, text: &str) -> Result<Precision, PrecisionError> {
 fn activations(value: &str, text: &str) -> Result<DType, PrecisionError> {
     match value {
         "bf16" | "bfloat16" => Ok(DType::Bf16),
-        "f32" | "float32" => Ok(DType::F32),
+        "fp32" | "f32" | "float32" => Ok(DType::F32),
         _ => Err(PrecisionError::Activations {
             text: text.into(),
             found: value.into(),

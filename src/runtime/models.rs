@@ -6,12 +6,10 @@ use std::sync::Arc;
 use super::error::{RuntimeError, told};
 use super::owner::{OpenDevice, OpenFailure};
 use crate::device::{Backends, Device, DeviceConfig, DeviceHealth, FaultDevice, InjectedFaults};
-use crate::image::SampleType;
 use crate::numeric::Fp8Format;
 use crate::perception::centerpoint::{CenterPointSource, LoadedCenterPoint};
 use crate::perception::{
-    Detector, DetectorGraph, DeviceModel, Head, HeadKind, HostModel, ModelTrace, PixelInput, Sensor,
-    Thresholds, coco_80, read_labels,
+    CameraSource, DeviceModel, HeadKind, HostModel, LoadedCamera, ModelTrace, Sensor, Thresholds,
 };
 use crate::pipeline::{
     self, CameraSettings, CenterPointSettings, DeviceSettings, Family, Labels, ModelSettings, NodeKind,
@@ -19,7 +17,7 @@ use crate::pipeline::{
 };
 use crate::tensor::DType;
 use crate::trace::TraceOptions;
-use crate::weights::{OnnxModel, WeightFormat};
+use crate::weights::WeightFormat;
 
 /// Both halves of a detector node.
 #[derive(Debug)]
@@ -83,63 +81,31 @@ fn load_camera(
     path: &Path,
     kind: HeadKind,
 ) -> Result<DetectorParts, String> {
-    let onnx = OnnxModel::open(path).map_err(|e| e.to_string())?;
-    let storage = storage_of(precision);
     let (preset, options) = settings.preset().map_err(|e| e.to_string())?;
-    let (layout, samples) = preset.deployed_form();
-    let samples = options.samples.unwrap_or(samples);
-    let scale = match samples {
-        SampleType::U8 => preset.byte_scale().ok_or_else(|| {
-            format!(
-                "`{}` normalises pixels, which bytes leave out: set `upload` to bf16 or fp32",
-                preset.name()
-            )
-        })?,
-        _ => 1.0,
+    let source = CameraSource {
+        options,
+        labels: match &settings.labels {
+            Labels::Coco80 => None,
+            Labels::File(path) => Some(path.clone()),
+        },
+        thresholds: Thresholds {
+            score: settings.score_threshold,
+            nms_iou: settings.nms_threshold,
+            max_detections: settings.max_detections as usize,
+        },
+        storage: storage_of(precision),
+        weight_format: weight_format(settings.weight_format),
+        decode_to_scale: settings.decode_to_scale,
+        ..CameraSource::new(name, path, kind, preset)
     };
-    let input = PixelInput {
-        samples,
-        layout: options.layout.unwrap_or(layout),
-        scale,
-    };
-    let graph = DetectorGraph::lower(
-        name.into(),
-        &onnx,
-        storage,
-        weight_format(settings.weight_format),
-        input,
-    )
-    .map_err(|e| e.to_string())?;
-    let thresholds = Thresholds {
-        score: settings.score_threshold,
-        nms_iou: settings.nms_threshold,
-        max_detections: settings.max_detections as usize,
-    };
-    let head =
-        Head::new(kind, graph.input_px(), graph.output_dims(), thresholds).map_err(|e| e.to_string())?;
-    let labels = match &settings.labels {
-        Labels::Coco80 => coco_80(),
-        Labels::File(path) => read_labels(path).map_err(|e| e.to_string())?,
-    };
-    if labels.len() != head.classes() {
-        return Err(format!(
-            "the network has {} classes, the label list {} names: set `labels` to a file with one name a line",
-            head.classes(),
-            labels.len()
-        ));
-    }
-    let output_len = graph.output_dims().iter().product();
-    let model = Detector::new(name.into(), preset, options, graph.input_px(), head, labels)
-        .map_err(|e| e.to_string())?
-        .with_decode_to_scale(settings.decode_to_scale);
-    let model = Arc::new(model);
+    let LoadedCamera { host, device } = source.load().map_err(|error| error.to_string())?;
     Ok(DetectorParts {
         host: HostPart {
-            model,
-            output_len,
+            model: Arc::new(host),
+            output_len: device.output_dims().iter().product(),
             world_frame: None,
         },
-        device: Box::new(graph),
+        device: Box::new(device),
     })
 }
 

@@ -6,9 +6,10 @@
 //!   [`Ledger`] is the only place that counts, and it names the frames that were never settled.
 //! - [`LatencyRecorder`] and [`Ledger`] become a [`RunSummary`], which prints itself as a table and is the
 //!   body of the [`report`].
+//! - [`profile`] measures a model on a device by itself: stages, launches, and what the machine can do at best.
 //!
 //! Recording is cheap (no allocation once a stream has been seen) and may happen on any thread. May be called
-//! by `io`, `runtime` and `cli`; calls `outputs`.
+//! by `io`, `runtime` and `cli`; calls `outputs`, and [`profile`] calls `tensor`, `device` and `trace`.
 
 mod balance;
 mod clock;
@@ -17,6 +18,7 @@ mod frame_sizes;
 mod histogram;
 pub mod jsonl;
 mod ledger;
+pub mod profile;
 mod recorder;
 mod regularity;
 pub mod report;

@@ -3,7 +3,7 @@
 use super::runner::TraceRunner;
 use super::variant::{Pass, PassKind};
 use super::{InputId, OutputInfo, Pending, ProtocolStep, TraceError, VariantId};
-use crate::device::{Cq, Device, HostSlot};
+use crate::device::{Cq, Device, HostSlot, LaunchTime};
 use crate::tensor::HostTensor;
 
 /// Named host tensors, in the order of the variant's outputs.
@@ -102,6 +102,21 @@ impl TraceRunner {
         let tensors = drained.and_then(|()| self.download(device, &pass));
         self.free_owned(device, &pass.outputs)?;
         tensors
+    }
+
+    /// A replay like any other that is waited for and tells when each launch ran. For looking at a variant: it allocates.
+    ///
+    /// # Errors
+    /// As [`TraceRunner::replay`]; a device that cannot time its launches refuses.
+    pub fn profile(
+        &mut self,
+        device: &mut dyn Device,
+        variant: VariantId,
+    ) -> Result<(Vec<LaunchTime>, Pending), TraceError> {
+        let deadline = self.options.deadline;
+        self.replay_by(device, variant, |device, trace| {
+            device.profile(Cq::COMPUTE, trace, deadline)
+        })
     }
 
     /// Writes an input now, on queue 0 behind the replays so far and before the next one, also where it has a staging

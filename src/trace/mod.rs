@@ -9,6 +9,7 @@
 //! - warm-up and capture: every variant once in every [`Phase`]
 //! - the steady state: upload, replay, read; in it nothing allocates
 //! - states on queue 0, in order with the replays; banks, one for each stream
+//! - looking inside: [`Taps`] see values of eager runs, [`TraceRunner::profile`] times the launches of a replay
 //!
 //! # Long graphs
 //!

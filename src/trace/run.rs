@@ -7,7 +7,7 @@ use super::runner::{TraceRunner, spec_text};
 use super::tables::ReadMark;
 use super::variant::{Captured, OutputSource};
 use super::{InputId, OutputInfo, ParamId, Phase, TraceError, VariantId};
-use crate::device::{Cq, Device, DeviceError, EventId, HostSlot, LaunchTime, TraceId, moment_after};
+use crate::device::{Cq, Device, DeviceError, EventId, HostSlot, TraceId, moment_after};
 use crate::ops::OpContext;
 
 /// A replay that was enqueued.
@@ -133,22 +133,8 @@ impl TraceRunner {
         Ok(pending)
     }
 
-    /// A replay like any other that is waited for and tells when each launch ran. For looking at a variant: it allocates.
-    ///
-    /// # Errors
-    /// As [`TraceRunner::replay`]; a device that cannot time its launches refuses.
-    pub fn profile(
-        &mut self,
-        device: &mut dyn Device,
-        variant: VariantId,
-    ) -> Result<(Vec<LaunchTime>, Pending), TraceError> {
-        let deadline = self.options.deadline;
-        self.replay_by(device, variant, |device, trace| {
-            device.profile(Cq::COMPUTE, trace, deadline)
-        })
-    }
-
-    fn replay_by<T>(
+    /// A replay that `enqueue` brings onto queue 0.
+    pub(super) fn replay_by<T>(
         &mut self,
         device: &mut dyn Device,
         variant: VariantId,

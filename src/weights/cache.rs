@@ -62,9 +62,9 @@ pub enum WeightCacheError<E> {
         /// The key.
         key: String,
         /// What was asked for.
-        expected: TensorSpec,
+        expected: Box<TensorSpec>,
         /// What was made.
-        found: TensorSpec,
+        found: Box<TensorSpec>,
     },
     /// A layout that host tensors do not have.
     #[error("tensor `{key}` is in {layout} layout; tensors on the host are row-major")]
@@ -161,8 +161,8 @@ impl WeightCache {
         if made.spec() != spec {
             return Err(WeightCacheError::Spec {
                 key: key.to_owned(),
-                expected: *spec,
-                found: *made.spec(),
+                expected: Box::new(*spec),
+                found: Box::new(*made.spec()),
             });
         }
         if let Some(path) = path {

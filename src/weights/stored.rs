@@ -4,9 +4,12 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::{WeightCache, WeightCacheError};
 use crate::numeric::blockfloat::{BLOCK_VALUES, BlockFloatError, BlockFormat, decode_into, encode_into};
 use crate::numeric::{Fp8Format, Fp8Policy};
-use crate::tensor::{DType, HostTensor, TensorError};
+use crate::tensor::{DType, HostTensor, TensorError, TensorSpec};
 
 /// How weights are stored.
 ///
@@ -191,6 +194,62 @@ impl StoredWeights {
         Ok(stored)
     }
 
+    /// As [`Self::pack`], out of a cache where the same weights were packed before. `name` tells files of the cache apart;
+    /// that a file is of these weights, a digest of them decides. fp32 is never kept: there is nothing to do for it.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn pack_cached(
+        format: WeightFormat,
+        weights: &[f32],
+        row_len: usize,
+        name: &str,
+        cache: &WeightCache,
+    ) -> Result<Self, StoreError> {
+        let layout = match format {
+            WeightFormat::Fp32 => None,
+            WeightFormat::Bf16 => Some((DType::Bf16, weights.len())),
+            WeightFormat::Fp16 => Some((DType::F16, weights.len())),
+            WeightFormat::Fp8(format) => Some((format.into(), weights.len())),
+            WeightFormat::Bfp8 => block_bytes(BlockFormat::Bfp8, weights.len(), row_len),
+            WeightFormat::Bfp4 => block_bytes(BlockFormat::Bfp4, weights.len(), row_len),
+        };
+        let Some((dtype, elements)) = layout.filter(|_| cache.is_on()) else {
+            return Self::pack(format, weights, row_len);
+        };
+        let spec = TensorSpec::new(&[elements], dtype)?;
+        let digest = xxh3_128(bytemuck::cast_slice(weights));
+        let key = format!("{name}.{format}.{row_len}.{digest:032x}");
+        let made = cache.get(&key, &spec, || {
+            Self::pack(format, weights, row_len)?.into_tensor()
+        });
+        let tensor = match made {
+            Ok(tensor) => tensor,
+            Err(WeightCacheError::Make(error)) => return Err(error),
+            // What a cache does not take is packed without one.
+            Err(_) => return Self::pack(format, weights, row_len),
+        };
+        let stored = match format {
+            WeightFormat::Bfp8 => split(BlockFormat::Bfp8, weights.len(), row_len, &tensor),
+            WeightFormat::Bfp4 => split(BlockFormat::Bfp4, weights.len(), row_len, &tensor),
+            _ => Stored::Elements(tensor),
+        };
+        Ok(Self { format, stored })
+    }
+
+    /// The stored bytes as a tensor: of the elements, or of the exponents and then the mantissas of all blocks.
+    fn into_tensor(self) -> Result<HostTensor, StoreError> {
+        match self.stored {
+            Stored::Elements(tensor) => Ok(tensor),
+            Stored::Blocks {
+                exponents, mantissas, ..
+            } => {
+                let bytes = [exponents, mantissas].concat();
+                Ok(HostTensor::from_slice(&[bytes.len()], &bytes)?)
+            }
+        }
+    }
+
     /// The format.
     #[must_use]
     pub const fn format(&self) -> WeightFormat {
@@ -251,6 +310,26 @@ impl StoredWeights {
                 Cow::Owned(weights)
             }
         }
+    }
+}
+
+/// Type and number of the bytes of blocks; `None` for rows that do not divide the weights, which packing tells.
+fn block_bytes(format: BlockFormat, len: usize, row_len: usize) -> Option<(DType, usize)> {
+    let rows = len.checked_div(row_len).filter(|rows| rows * row_len == len)?;
+    let blocks = rows * row_len.div_ceil(BLOCK_VALUES);
+    Some((DType::U8, blocks * (1 + format.mantissa_bytes())))
+}
+
+/// Blocks out of a tensor of [`block_bytes`].
+fn split(format: BlockFormat, len: usize, row_len: usize, tensor: &HostTensor) -> Stored {
+    let bytes = tensor.bytes();
+    let (exponents, mantissas) = bytes.split_at(bytes.len() / (1 + format.mantissa_bytes()));
+    Stored::Blocks {
+        format,
+        len,
+        row_len,
+        exponents: exponents.to_vec(),
+        mantissas: mantissas.to_vec(),
     }
 }
 

@@ -40,7 +40,9 @@ fn errors(activation: Activation, inputs: &[f32]) -> (f64, f64) {
     let mut worst = (0.0_f64, 0.0_f64);
     for (&x, &y) in inputs.iter().zip(&outputs) {
         let exact = activate(activation, x.into());
-        if exact.abs() > f32::MAX.into() {
+        if exact.is_nan() {
+            assert!(y.is_nan(), "{activation:?}({x}) = {y}");
+        } else if exact.abs() > f32::MAX.into() {
             assert_eq!(
                 f64::from(y),
                 exact.signum() * f64::INFINITY,
@@ -63,6 +65,21 @@ fn transcendental_functions_stay_within_the_stated_errors() {
         (Activation::Sigmoid, 4.0, 5e-38),
         (Activation::Silu, 5.0, 4e-36),
         (Activation::Tanh, 3.0, 1e-40),
+        (Activation::Erf, 3.0, 1e-40),
+        (Activation::Gelu, 6.0, 2e-37),
+        (Activation::Log, 2.0, 1e-40),
+        (Activation::Softplus, 4.0, 1.2e-38),
+        (Activation::Mish, 6.0, 2e-36),
+        (
+            Activation::Elu {
+                alpha: Scalar::new(0.7),
+            },
+            4.0,
+            1e-40,
+        ),
+        (Activation::Sqrt, 0.5, 0.0),
+        (Activation::Rsqrt, 1.5, 0.0),
+        (Activation::Reciprocal, 0.500001, 1e-38),
     ];
     for (activation, ulp, absolute) in stated {
         let (worst_ulp, worst_absolute) = errors(activation, &inputs);
@@ -71,6 +88,50 @@ fn transcendental_functions_stay_within_the_stated_errors() {
             worst_ulp <= ulp && worst_absolute <= absolute,
             "{activation:?}: {worst_ulp}, {worst_absolute}"
         );
+    }
+}
+
+#[test]
+fn the_tanh_form_of_gelu_is_as_exact_as_its_argument() {
+    let inputs = sweep();
+    for (&x, y) in inputs.iter().zip(apply(Activation::GeluTanh, &inputs)) {
+        let wide = f64::from(x);
+        let exact = activate(Activation::GeluTanh, wide);
+        if exact.abs() < 1e-34 || exact.abs() > f32::MAX.into() {
+            continue;
+        }
+        let argument = 1.6 * (wide + 0.044_715 * wide.powi(3)).abs();
+        let allowed = 5.0 * argument.clamp(1.0, 100.0);
+        assert!(ulps(y, exact) <= allowed, "gelu({x}) = {y}, not {exact}");
+    }
+}
+
+#[test]
+fn rounding_functions_and_signs_are_exact() {
+    let mut inputs = sweep();
+    inputs.extend([
+        0.5,
+        1.5,
+        2.5,
+        -0.5,
+        -1.5,
+        0.0,
+        -0.0,
+        8_388_609.0,
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+    ]);
+    let exact: [(Activation, fn(f32) -> f32); 5] = [
+        (Activation::Floor, f32::floor),
+        (Activation::Ceil, f32::ceil),
+        (Activation::Round, f32::round_ties_even),
+        (Activation::Abs, f32::abs),
+        (Activation::Neg, |x| -x),
+    ];
+    for (activation, formula) in exact {
+        for (&x, y) in inputs.iter().zip(apply(activation, &inputs)) {
+            assert_eq!(y.to_bits(), formula(x).to_bits(), "{activation:?}({x}) = {y}");
+        }
     }
 }
 
@@ -125,6 +186,17 @@ fn infinities_and_nan_go_through_as_in_the_formula() {
         (Activation::Tanh, [1.0, -1.0, 0.0, 1.0, -1.0]),
         (Activation::Exp, [f32::INFINITY, 0.0, 1.0, f32::INFINITY, 0.0]),
         (Activation::Relu, [f32::INFINITY, 0.0, 0.0, 1e30, 0.0]),
+        (Activation::Erf, [1.0, -1.0, 0.0, 1.0, -1.0]),
+        (Activation::Gelu, [f32::INFINITY, f32::NAN, 0.0, 1e30, -0.0]),
+        (Activation::GeluTanh, [f32::INFINITY, f32::NAN, 0.0, 1e30, -0.0]),
+        (Activation::Sqrt, [f32::INFINITY, f32::NAN, 0.0, 1e15, f32::NAN]),
+        (
+            Activation::Log,
+            [f32::INFINITY, f32::NAN, f32::NEG_INFINITY, 69.077_55, f32::NAN],
+        ),
+        (Activation::Softplus, [f32::INFINITY, 0.0, 0.693_147_2, 1e30, 0.0]),
+        (Activation::Reciprocal, [0.0, -0.0, f32::INFINITY, 1e-30, -1e-30]),
+        (Activation::Mish, [f32::INFINITY, f32::NAN, 0.0, 1e30, -0.0]),
     ];
     for (activation, expected) in expected {
         for (y, e) in apply(activation, &inputs).into_iter().zip(expected) {

@@ -3,6 +3,7 @@
 
 use sensorium::device::cpu::kernels::{Bf16Dot, Isa, KernelSet, pack_weights};
 use sensorium::device::{Activation, Conv2dDesc, Geometry2d, OpDesc, WeightDesc};
+use sensorium::precision::Math;
 use sensorium::tensor::{DType, HostTensor};
 
 use crate::convolution::{Limits, random_case_of};
@@ -66,6 +67,7 @@ fn sums(cin: usize, cout: usize, pixels: usize, out: DType) -> Conv2dDesc {
         },
         groups: 1,
         activation: Activation::Identity,
+        math: Math::Native,
     }
 }
 

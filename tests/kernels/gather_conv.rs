@@ -1,11 +1,11 @@
 //! Sparse convolutions against their definition: bit for bit in the stated order of operations, and in f64.
 
 use half::bf16;
-use sensorium::device::cpu::kernels::{Isa, pack_weights, prepare};
-use sensorium::device::{Activation, DeviceError, GatherConvDesc, OpDesc, Operand, WeightDesc};
+use sensorium::device::cpu::kernels::{Bf16Dot, Isa, KernelSet, pack_weights, prepare};
+use sensorium::device::{Activation, DeviceError, GatherConvDesc, OpDesc, Operand, WeightDesc, WeightForm};
 use sensorium::tensor::{DType, HostTensor};
 
-use crate::harness::{Random, dense, element, random, run_everywhere, values};
+use crate::harness::{Random, dense, element, random, run_everywhere, run_on, tensor, values};
 
 /// Rows of some pitch and offset, and the elements of their buffer.
 fn rows(r: &mut Random, dtype: DType, count: usize, columns: usize) -> (Operand, usize) {
@@ -14,6 +14,16 @@ fn rows(r: &mut Random, dtype: DType, count: usize, columns: usize) -> (Operand,
     operand.view.strides[0] = pitch as isize;
     operand.view.offset = r.pick(&[0, 2]);
     (operand, count * pitch + 2)
+}
+
+/// A weight as a form keeps it.
+fn rounded(form: WeightForm, weight: f32) -> f32 {
+    let high = bf16::from_f32(weight).to_f32();
+    match form {
+        WeightForm::Float32 => weight,
+        WeightForm::Bfloat16 => high,
+        WeightForm::TwoTerms => high + bf16::from_f32(weight - high).to_f32(),
+    }
 }
 
 struct Layer {
@@ -69,18 +79,19 @@ impl Layer {
                 residual: residual.map(|(operand, _)| operand),
                 output: output.map(|(operand, _)| operand),
                 terms: terms.iter().map(|(operand, _)| *operand).collect(),
+                weights: r.pick(&[WeightForm::Float32, WeightForm::Bfloat16, WeightForm::TwoTerms]),
                 activation: r.pick(&[Activation::Identity, Activation::Relu]),
             },
         }
     }
 
-    fn buffers(&self, isa: Isa) -> Vec<HostTensor> {
+    fn buffers(&self, set: impl Into<KernelSet>) -> Vec<HostTensor> {
         let weights = WeightDesc::GatherConv {
             desc: &self.desc,
             weight: &self.weight,
             bias: self.bias.as_deref(),
         };
-        let packed = pack_weights(&weights, isa).unwrap();
+        let packed = pack_weights(&weights, set).unwrap();
         let mut buffers = vec![self.table.clone(), self.index.clone(), packed];
         buffers.extend(self.residual.clone());
         buffers.extend(self.results.iter().map(|&(dtype, len)| {
@@ -108,7 +119,7 @@ impl Layer {
             }
             for c in 0..cin {
                 let x = table[element(&self.desc.table.view, &[entry as usize, c])];
-                let w = self.weight[(o * taps + k) * cin + c];
+                let w = rounded(self.desc.weights, self.weight[(o * taps + k) * cin + c]);
                 exact += x * f64::from(w);
                 chain = (x as f32).mul_add(w, chain);
             }
@@ -167,6 +178,98 @@ fn sums_follow_their_definition_and_nothing_else_is_written() {
     }
 }
 
+/// Kernel sets of one way to sum bf16: plain code first, then what the processor has.
+fn sets(bf16_dot: Bf16Dot) -> [KernelSet; 2] {
+    [Isa::Scalar, Isa::detect()].map(|isa| KernelSet { isa, bf16_dot })
+}
+
+#[test]
+fn products_of_bf16_are_near_their_definition_and_the_same_on_every_processor() {
+    let mut r = Random(43);
+    let mut compared = 0;
+    while compared < 40 {
+        let mut layer = Layer::random(&mut r);
+        let [count, .., cout] = layer.shape();
+        layer.desc.weights = r.pick(&[WeightForm::Bfloat16, WeightForm::TwoTerms]);
+        if layer.desc.table.dtype != DType::Bf16 || layer.desc.output.is_none() || count > 400 {
+            continue;
+        }
+        compared += 1;
+        let op = OpDesc::GatherConv(layer.desc.clone());
+        let (table, residual) = (values(&layer.table), layer.residual.as_ref().map(values));
+        let first = 3 + usize::from(residual.is_some());
+        let results = layer.buffers(Isa::Scalar).len();
+        for kind in [Bf16Dot::Pairs, Bf16Dot::Tiles] {
+            let output = run_on(&sets(kind), &op, first, |set| layer.buffers(set));
+            for term in first + 1..results {
+                run_on(&sets(kind), &op, term, |set| layer.buffers(set));
+            }
+            let (output, view) = (values(&output), layer.desc.output.unwrap().view);
+            for (row, o) in (0..count).flat_map(|row| (0..cout).map(move |o| (row, o))) {
+                let (exact, _) = layer.row(row, o, &table, residual.as_deref());
+                let found = output[element(&view, &[row, o])];
+                assert!((found - exact).abs() < 2e-5, "{kind:?}: {found}, {exact}");
+            }
+        }
+    }
+}
+
+#[test]
+fn products_of_whole_numbers_are_exact_in_every_way_to_sum() {
+    let mut r = Random(44);
+    for (taps, cin, cout, form) in [
+        (27, 5, 16, WeightForm::TwoTerms),
+        (27, 33, 70, WeightForm::TwoTerms),
+        (3, 128, 40, WeightForm::Bfloat16),
+        (9, 64, 17, WeightForm::TwoTerms),
+    ] {
+        let (known, count) = (300, 700);
+        let bits = if form == WeightForm::TwoTerms { 12 } else { 7 };
+        let whole = |r: &mut Random, bits: usize| r.range(0, 1 << bits) as f32 - (1 << (bits - 1)) as f32;
+        let table: Vec<f32> = (0..known * cin).map(|_| r.range(0, 6) as f32 - 3.0).collect();
+        let index: Vec<u32> = (0..count * taps).map(|_| r.range(0, 600) as u32).collect();
+        let weight: Vec<f32> = (0..cout * taps * cin).map(|_| whole(&mut r, bits)).collect();
+        let desc = GatherConvDesc {
+            table: dense(DType::Bf16, &[known, cin]),
+            index: dense(DType::U32, &[count, taps]),
+            residual: None,
+            output: Some(dense(DType::F32, &[count, cout])),
+            terms: vec![],
+            weights: form,
+            activation: Activation::Identity,
+        };
+        let op = OpDesc::GatherConv(desc.clone());
+        let mut all = sets(Bf16Dot::Tiles).to_vec();
+        all.extend(sets(Bf16Dot::Pairs));
+        all.extend(sets(Bf16Dot::Off));
+        let found = run_on(&all, &op, 3, |set| {
+            let weights = WeightDesc::GatherConv {
+                desc: &desc,
+                weight: &weight,
+                bias: None,
+            };
+            vec![
+                tensor(DType::Bf16, &table),
+                HostTensor::from_slice(&[count * taps], &index).unwrap(),
+                pack_weights(&weights, set).unwrap(),
+                random(&mut Random(1), DType::F32, count * cout, 1.0),
+            ]
+        });
+        for (row, o) in (0..count).flat_map(|row| (0..cout).map(move |o| (row, o))) {
+            let mut sum = 0.0;
+            for k in 0..taps {
+                let entry = index[row * taps + k] as usize;
+                if entry < known {
+                    let x = &table[entry * cin..][..cin];
+                    let w = &weight[(o * taps + k) * cin..][..cin];
+                    sum += x.iter().zip(w).map(|(x, w)| x * w).sum::<f32>();
+                }
+            }
+            assert_eq!(found.as_slice::<f32>().unwrap()[row * cout + o], sum);
+        }
+    }
+}
+
 #[test]
 fn rows_that_are_missing_are_not_multiplied() {
     // An infinite weight times the zeros of a missing row would be no number.
@@ -176,6 +279,7 @@ fn rows_that_are_missing_are_not_multiplied() {
         residual: None,
         output: Some(dense(DType::F32, &[2, 1])),
         terms: vec![],
+        weights: WeightForm::Float32,
         activation: Activation::Identity,
     };
     let op = OpDesc::GatherConv(desc.clone());
@@ -209,6 +313,7 @@ fn refusal(change: impl FnOnce(&mut GatherConvDesc)) -> String {
         residual: Some(dense(DType::Bf16, &[20, 8])),
         output: Some(dense(DType::F32, &[20, 8])),
         terms: vec![dense(DType::Bf16, &[20, 8]); 2],
+        weights: WeightForm::Float32,
         activation: Activation::Relu,
     };
     assert!(prepare(&OpDesc::GatherConv(desc.clone()), Isa::detect()).is_ok());
@@ -285,6 +390,7 @@ fn descriptions_that_do_not_hold_together_are_refused() {
         residual: None,
         output: Some(dense(DType::F32, &[20, 3])),
         terms: vec![],
+        weights: WeightForm::Float32,
         activation: Activation::Relu,
     };
     let pack = |weight: &[f32], bias: Option<&[f32]>| {

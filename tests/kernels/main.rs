@@ -2,13 +2,16 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod activations;
+mod attention;
 mod bf16_dot;
 mod convolution;
 mod gather_conv;
 mod gather_rows;
 mod harness;
+mod matrix;
 mod matrix_engine;
 mod moves;
+mod normalisation;
 mod pillars;
 mod queries;
 mod reductions;

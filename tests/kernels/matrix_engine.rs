@@ -5,7 +5,7 @@ use half::bf16;
 use sensorium::device::cpu::kernels::{Isa, pack_weights};
 use sensorium::device::{Activation, Conv2dDesc, DeviceError, Geometry2d, OpDesc, WeightDesc};
 use sensorium::numeric::blockfloat::{BlockFormat, decode_block, encode_block};
-use sensorium::precision::{Fidelity, Math, MatrixMath, MatrixOperand, Precision, WeightFormat};
+use sensorium::precision::{Fidelity, Math, MatrixMath, MatrixOperand, OperandFormat, Precision};
 use sensorium::tensor::{DType, HostTensor};
 
 use crate::harness::{Random, element, image, random, run_everywhere, values};
@@ -114,7 +114,7 @@ impl Case {
             fidelity: r.pick(&Fidelity::ALL),
             fp32_acc: r.pick(&[true, false]),
             packer_l1_acc: r.pick(&[true, false]),
-            weights: r.pick(&WeightFormat::ALL),
+            weights: r.pick(&OperandFormat::ALL),
         };
         let dtype = r.pick(&[DType::F32, DType::Bf16]);
         let out_dtype = r.pick(&[dtype, DType::F32]);
@@ -190,10 +190,10 @@ impl Case {
             decode_block(format, &encode_block(format, &values))[channel - first]
         };
         match self.math.weights {
-            WeightFormat::F32 => at(channel),
-            WeightFormat::Bf16 => bf16::from_f32(at(channel)).to_f32(),
-            WeightFormat::Bfp8 => block(BlockFormat::Bfp8),
-            WeightFormat::Bfp4 => block(BlockFormat::Bfp4),
+            OperandFormat::F32 => at(channel),
+            OperandFormat::Bf16 => bf16::from_f32(at(channel)).to_f32(),
+            OperandFormat::Bfp8 => block(BlockFormat::Bfp8),
+            OperandFormat::Bfp4 => block(BlockFormat::Bfp4),
         }
     }
 
@@ -222,7 +222,7 @@ impl Case {
         }
         let out = self.desc.output.dtype;
         let bias = self.bias.as_ref().map_or(0.0, |bias| match self.math.weights {
-            WeightFormat::F32 => bias[channel].into(),
+            OperandFormat::F32 => bias[channel].into(),
             _ => bf16::from_f32(bias[channel]).to_f64(),
         });
         let mut sum = add(engine(self.math, out, &weights, &activations), bias);
@@ -241,7 +241,7 @@ impl Case {
 fn every_arithmetic_has_the_bits_of_its_definition() {
     let mut r = Random(61);
     let mut fidelities = [0; 4];
-    for _ in 0..120 {
+    for _ in 0..80 {
         let case = Case::random(&mut r);
         fidelities[case.math.fidelity as usize] += 1;
         let output = run_everywhere(&OpDesc::Conv2d(case.desc.clone()), 2, |isa| case.buffers(isa));
@@ -294,8 +294,8 @@ fn parts_are_the_documented_bits() {
 fn block_floats_refuse_what_they_cannot_hold() {
     let mut case = Case::random(&mut Random(63));
     for (format, bad) in [
-        (WeightFormat::Bfp8, f32::NAN),
-        (WeightFormat::Bfp4, f32::INFINITY),
+        (OperandFormat::Bfp8, f32::NAN),
+        (OperandFormat::Bfp4, f32::INFINITY),
     ] {
         case.weight[0] = bad;
         case.desc.math = Math::Matrix(MatrixMath {

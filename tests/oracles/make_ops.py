@@ -1,53 +1,10 @@
 """Writes small models and what ONNX Runtime makes of them: make_ops.py FOLDER.  For each case NAME there are
 NAME.onnx, NAME.in (all inputs, float32) and NAME.out (all outputs, float32)."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
-import onnxruntime as ort
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
-folder = Path(sys.argv[1])
-rng = np.random.default_rng(7)
-
-
-def values(*shape):
-    return rng.normal(0, 2, shape).astype(np.float32)
-
-
-def ints(*numbers):
-    return np.array(numbers, np.int64)
-
-
-def floats(*numbers):
-    return np.array(numbers, np.float32)
-
-
-def node(op, inputs, outputs, **attributes):
-    return helper.make_node(op, inputs.split() if isinstance(inputs, str) else inputs, outputs.split(), **attributes)
-
-
-def case(name, nodes, inputs, constants=None, outputs="y", opset=13, ir_version=8):
-    """`inputs` is an array (named x) or a dictionary of arrays."""
-    nodes = nodes if isinstance(nodes, list) else [nodes]
-    inputs = inputs if isinstance(inputs, dict) else {"x": inputs}
-    graph = helper.make_graph(
-        nodes,
-        name,
-        [helper.make_tensor_value_info(k, TensorProto.FLOAT, v.shape) for k, v in inputs.items()],
-        [helper.make_tensor_value_info(o, TensorProto.FLOAT, None) for o in outputs.split()],
-        [numpy_helper.from_array(v, k) for k, v in (constants or {}).items()],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir_version)
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    results = session.run(None, inputs)
-    (folder / f"{name}.onnx").write_bytes(model.SerializeToString())
-    np.concatenate([v.ravel() for v in inputs.values()]).tofile(folder / f"{name}.in")
-    np.concatenate([np.float32(r).ravel() for r in results]).tofile(folder / f"{name}.out")
-
+from onnx_cases import case, floats, ints, node, values
 
 # Moving elements.
 x4 = values(1, 6, 5, 7)

@@ -164,6 +164,7 @@ fn left_out_sections_take_their_documented_defaults() {
     assert_eq!(documented("trace_region_mib"), device.trace_region_bytes >> 20);
     assert_eq!(documented("spin_us"), device.spin.as_micros() as u64);
     assert_eq!(documented("allow_fallback"), device.allow_fallback);
+    assert_eq!(documented("bf16_dot"), device.bf16_dot.to_string());
     assert_eq!(documented("frame_deadline_ms"), pipeline.device.frame_deadline_ms);
     let restart = pipeline.device.restart;
     assert_eq!(documented("restart"), serde_json::to_value(restart).unwrap());

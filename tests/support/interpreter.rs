@@ -5,9 +5,10 @@ use std::collections::HashMap;
 
 use half::bf16;
 use sensorium::device::{
-    Activation, BinaryKind, Conv2dDesc, OpDesc, Operand, PillarsDesc, Pool2dDesc, PoolKind,
+    Activation, BinaryKind, Conv2dDesc, OpDesc, Operand, PillarsDesc, Pool2dDesc, PoolKind, ReduceKind,
 };
 use sensorium::models::{DensePlan, LoweredGraph, Slot, Step, WeightPlan};
+use sensorium::precision::Math;
 use sensorium::tensor::{DType, View};
 
 /// Runs a graph on inputs given element by element in the order of their buffers; the outputs come back
@@ -64,6 +65,7 @@ fn round(dtype: DType, x: f32) -> f32 {
         DType::F32 => x,
         DType::Bf16 => bf16::from_f32(x).to_f32(),
         DType::U8 => f32::from(x as u8),
+        DType::U32 | DType::I32 => x.round(),
         other => panic!("no buffers of {other} are expected"),
     }
 }
@@ -110,6 +112,11 @@ fn activate(activation: Activation, x: f32) -> f32 {
         Activation::HardSwish => x * (x / 6.0 + 0.5).clamp(0.0, 1.0),
         Activation::Tanh => x.tanh(),
         Activation::Exp => x.exp(),
+        Activation::Sqrt => x.sqrt(),
+        Activation::Abs => x.abs(),
+        Activation::Neg => -x,
+        Activation::Log => x.ln(),
+        Activation::Reciprocal => 1.0 / x,
         other => panic!("{other:?} has no reference"),
     }
 }
@@ -169,6 +176,18 @@ impl Memory {
                     BinaryKind::Div => a / b,
                     BinaryKind::Max => a.max(b),
                     BinaryKind::Min => a.min(b),
+                    BinaryKind::Equal => f32::from(u8::from(a == b)),
+                    BinaryKind::Less => f32::from(u8::from(a < b)),
+                    BinaryKind::LessOrEqual => f32::from(u8::from(a <= b)),
+                    BinaryKind::Quotient => (a as i64 / b as i64) as f32,
+                    BinaryKind::Remainder => (a as i64).rem_euclid(b as i64) as f32,
+                    BinaryKind::LeakyRelu => {
+                        if a < 0.0 {
+                            a * b
+                        } else {
+                            a
+                        }
+                    }
                     other => panic!("{other:?} has no reference"),
                 };
                 self.store(slots[2], dst, left.into_iter().zip(right).map(apply));
@@ -207,6 +226,29 @@ impl Memory {
                 }
                 self.store(slots[1], dst, out);
             }
+            OpDesc::Reduce(desc) => {
+                let values = self.load(slots[0], &desc.src);
+                let mut groups: Vec<Vec<f64>> = vec![Vec::new(); desc.dst.view.shape.elements()];
+                let (from, to) = (desc.src.view.shape, desc.dst.view.shape);
+                for (i, value) in values.into_iter().enumerate() {
+                    let (mut rest, mut at, mut step) = (i, 0, 1);
+                    for axis in (0..from.rank()).rev() {
+                        let index = rest % from[axis];
+                        rest /= from[axis];
+                        at += if to[axis] == 1 { 0 } else { index * step };
+                        step *= to[axis];
+                    }
+                    groups[at].push(value.into());
+                }
+                let reduce = |group: &Vec<f64>| match desc.kind {
+                    ReduceKind::Sum => group.iter().sum::<f64>(),
+                    ReduceKind::Mean => group.iter().sum::<f64>() / group.len() as f64,
+                    ReduceKind::Max => group.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+                    other => panic!("{other:?} has no reference"),
+                };
+                let reduced: Vec<f32> = groups.iter().map(|group| reduce(group) as f32).collect();
+                self.store(slots[1], &desc.dst, reduced);
+            }
             OpDesc::Gather {
                 src,
                 dst,
@@ -227,6 +269,7 @@ impl Memory {
     }
 
     fn conv(&mut self, graph: &LoweredGraph, desc: &Conv2dDesc, slots: &[Slot]) {
+        assert_eq!(desc.math, Math::Native, "no reference");
         let Slot::Weight(index) = slots[1] else {
             panic!("weights expected")
         };

@@ -6,6 +6,7 @@
 )]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use sensorium::device::{
@@ -23,6 +24,8 @@ pub struct Spy {
     pub refuse_in: Option<usize>,
     /// Compiling cannot be forbidden.
     pub compiles_always: bool,
+    /// How often it was closed.
+    pub closes: Arc<AtomicUsize>,
 }
 
 impl Spy {
@@ -32,6 +35,7 @@ impl Spy {
             log: Vec::new(),
             refuse_in: None,
             compiles_always: false,
+            closes: Arc::default(),
         }
     }
 
@@ -177,6 +181,7 @@ impl Device for Spy {
         self.inner.health()
     }
     fn close(&mut self) {
+        self.closes.fetch_add(1, Ordering::Relaxed);
         self.inner.close();
     }
 }

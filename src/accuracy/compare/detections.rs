@@ -31,6 +31,27 @@ impl Default for MatchLimits {
     }
 }
 
+/// The values of a comparison of detections: names with their metrics.
+const ROWS: [(&str, &str); 10] = [
+    ("objects.recall", "recall"),
+    ("objects.precision", "precision"),
+    ("objects.center_err_mean", "center_err_mean"),
+    ("objects.center_err_max", "center_err_max"),
+    ("objects.score_err_max", "score_err_max"),
+    ("boxes.recall", "recall"),
+    ("boxes.precision", "precision"),
+    ("boxes.iou", "iou"),
+    ("boxes.iou_min", "iou"),
+    ("boxes.score_err_max", "score_err_max"),
+];
+
+/// The metric of a value that [`compare_detections`] tells; `None` for a name that it does not tell.
+#[must_use]
+pub fn detection_metric(name: &str) -> Option<&'static str> {
+    let row = ROWS.iter().find(|(known, _)| *known == name);
+    row.map(|(_, metric)| *metric)
+}
+
 /// What a run found, as it wrote it: JSON lines of objects, of boxes in images, or of both.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DetectionLines {
@@ -77,7 +98,8 @@ pub fn compare_detections(
     gates: &mut Gates<'_>,
     title: &str,
 ) -> Result<CompareReport, GateError> {
-    let mut rows: Vec<(&str, &str, f64)> = Vec::new();
+    let mut values: Vec<f64> = Vec::new();
+    let mut names: Vec<(&str, &str)> = Vec::new();
     if !(run.frames.is_empty() && reference.frames.is_empty()) {
         let frames = |lines: &'_ DetectionLines| -> BTreeMap<i64, Vec<SeenObject>> {
             let frames = lines.frames.iter();
@@ -91,16 +113,13 @@ pub fn compare_detections(
             let distance = x.hypot(y);
             (a.object.label == b.object.label && distance <= limits.max_dist_m).then_some(distance)
         });
-        rows.extend([
-            ("objects.recall", "recall", totals.recall()),
-            ("objects.precision", "precision", totals.precision()),
-            ("objects.center_err_mean", "center_err_mean", mean(&totals.costs)),
-            ("objects.center_err_max", "center_err_max", largest(&totals.costs)),
-            (
-                "objects.score_err_max",
-                "score_err_max",
-                largest(&totals.score_errors),
-            ),
+        names.extend(&ROWS[..5]);
+        values.extend([
+            totals.recall(),
+            totals.precision(),
+            mean(&totals.costs),
+            largest(&totals.costs),
+            largest(&totals.score_errors),
         ]);
     }
     if !(run.images.is_empty() && reference.images.is_empty()) {
@@ -114,20 +133,17 @@ pub fn compare_detections(
             let iou = overlap(a.box_xyxy.map(f64::from), b.box_xyxy.map(f64::from));
             (a.label == b.label && iou >= limits.min_iou).then_some(1.0 - iou)
         });
-        rows.extend([
-            ("boxes.recall", "recall", totals.recall()),
-            ("boxes.precision", "precision", totals.precision()),
-            ("boxes.iou", "iou", 1.0 - mean(&totals.costs)),
-            ("boxes.iou_min", "iou", 1.0 - largest(&totals.costs)),
-            (
-                "boxes.score_err_max",
-                "score_err_max",
-                largest(&totals.score_errors),
-            ),
+        names.extend(&ROWS[5..]);
+        values.extend([
+            totals.recall(),
+            totals.precision(),
+            1.0 - mean(&totals.costs),
+            1.0 - largest(&totals.costs),
+            largest(&totals.score_errors),
         ]);
     }
     let mut report = CompareReport::new(title, Value::Null);
-    for (name, metric, value) in rows {
+    for ((name, metric), value) in names.into_iter().zip(values) {
         report.add_value(name, metric, Ok(value), gates)?;
     }
     let told: Vec<String> = report.rows().iter().map(|row| row.name.clone()).collect();

@@ -5,5 +5,5 @@ mod detections;
 mod report;
 
 pub use arrays::{Arrays, CompareOptions, compare_taps};
-pub use detections::{DetectionLines, MatchLimits, compare_detections};
+pub use detections::{DetectionLines, MatchLimits, compare_detections, detection_metric};
 pub use report::{CompareReport, Gates, TapComparison};

@@ -19,6 +19,8 @@ pub enum GatesWrite {
     /// Unless [`GATES_READONLY_VARIABLE`] is set.
     #[default]
     UnlessReadOnly,
+    /// Always.
+    Always,
     /// Never.
     Never,
 }
@@ -76,7 +78,11 @@ impl GateRegistry {
             frozen: read(&file)?,
             declared: declared.into_iter().collect(),
             results: Vec::new(),
-            write: write == GatesWrite::UnlessReadOnly && !read_only(),
+            write: match write {
+                GatesWrite::UnlessReadOnly => !read_only(),
+                GatesWrite::Always => true,
+                GatesWrite::Never => false,
+            },
             file,
         };
         for (name, gate) in &registry.declared {
@@ -224,5 +230,5 @@ fn read(file: &Path) -> Result<BTreeMap<String, Gate>, GateError> {
         reason,
     };
     let specs = parse_gates(&text).map_err(form)?;
-    gates_of(&specs, |_| "pcc").map_err(|error| form(error.to_string()))
+    gates_of(&specs, |_| "pcc".to_owned()).map_err(|(name, error)| form(format!("{name}: {error}")))
 }

@@ -67,16 +67,18 @@ pub fn parse_gates(text: &str) -> Result<BTreeMap<String, GateSpec>, String> {
     serde_saphyr::from_str(text).map_err(|error| error.to_string())
 }
 
-/// Named gates of specs; `metric` says what one measures that does not say it.
+/// Named gates of specs; `metric` says, of a name, what a gate measures that does not say it.
 ///
 /// # Errors
-/// As [`GateSpec::gate`], for the first one.
-pub fn gates_of<'m>(
+/// The name of the first one that is refused, and as [`GateSpec::gate`].
+pub fn gates_of(
     specs: &BTreeMap<String, GateSpec>,
-    metric: impl Fn(&str) -> &'m str,
-) -> Result<BTreeMap<String, Gate>, GateError> {
-    specs
-        .iter()
-        .map(|(name, spec)| Ok((name.clone(), spec.gate(metric(name))?)))
-        .collect()
+    metric: impl Fn(&str) -> String,
+) -> Result<BTreeMap<String, Gate>, (String, GateError)> {
+    let mut gates = BTreeMap::new();
+    for (name, spec) in specs {
+        let gate = spec.gate(&metric(name)).map_err(|error| (name.clone(), error))?;
+        gates.insert(name.clone(), gate);
+    }
+    Ok(gates)
 }

@@ -186,7 +186,7 @@ impl Device for CpuDevice {
 
     fn prepare_weights(&mut self, weights: &WeightDesc<'_>) -> Result<BufferId, DeviceError> {
         self.usable_outside_capture("preparing weights")?;
-        let packed = kernels::pack_weights(weights, self.isa)?;
+        let packed = kernels::pack_weights(weights, self.kernels)?;
         // What is free now may still be in use by commands that are queued. Before the reservation, so that a
         // timeout leaves nothing reserved.
         self.drain(ENQUEUE_DEADLINE)?;
@@ -208,7 +208,7 @@ impl Device for CpuDevice {
                 op: format!("{op:?}"),
             });
         }
-        let kernel = kernels::prepare(op, self.isa)?;
+        let kernel = kernels::prepare(op, self.kernels)?;
         let scratch_bytes = kernel.scratch_bytes();
         if scratch_bytes > self.scratch_bytes {
             for queue in 0..self.caps.queues {

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::arena::{ALIGNMENT, Arena};
 use super::capture::{Capture, Trace};
-use super::kernels::{BufferRef, Isa, Kernel};
+use super::kernels::{Bf16Dot, BufferRef, Isa, Kernel, KernelSet};
 use super::pool::ComputePool;
 use super::queue::{self, BoundLaunch, Command, Shared};
 use crate::device::{
@@ -58,6 +58,9 @@ pub struct CpuConfig {
     pub track_allocations: bool,
     /// Instruction set of the kernels; `None` detects the best one. Results do not depend on it.
     pub isa: Option<Isa>,
+    /// How convolutions of bf16 sum their products; `None` detects the fastest way, [`Bf16Dot::Off`] gives the same
+    /// bits on every processor.
+    pub bf16_dot: Option<Bf16Dot>,
     /// How long an idle queue, or a host that waits, spins before it sleeps. It buys a faster hand-over with
     /// CPU time.
     pub spin: Duration,
@@ -72,6 +75,7 @@ impl Default for CpuConfig {
             trace_region_bytes: 64 << 20,
             track_allocations: true,
             isa: None,
+            bf16_dot: None,
             spin: Duration::from_micros(20),
         }
     }
@@ -94,7 +98,7 @@ pub(super) struct Program {
 /// The embedded default device. See the [module](super) for what it promises.
 pub struct CpuDevice {
     pub(super) caps: DeviceCaps,
-    pub(super) isa: Isa,
+    pub(super) kernels: KernelSet,
     pub(super) shared: Arc<Shared>,
     pub(super) threads: Vec<JoinHandle<()>>,
     pub(super) arena: Arena,
@@ -143,6 +147,7 @@ impl CpuDevice {
                 "this CPU has no {isa:?} (best is {best:?})"
             )));
         }
+        let bf16_dot = config.bf16_dot.unwrap_or_else(Bf16Dot::detect);
         let arena = Arena::new(config.arena_bytes)?;
         // Queue 1 moves data; whatever is launched there runs on one thread.
         let pools = (0..config.queues).map(|queue| ComputePool::new(if queue == 0 { threads } else { 1 }));
@@ -150,7 +155,7 @@ impl CpuDevice {
         let mut device = Self {
             caps: DeviceCaps {
                 backend: "cpu",
-                description: format!("{isa:?} kernels, {threads} thread(s)"),
+                description: format!("{isa:?} kernels, {threads} thread(s), bf16 {bf16_dot}"),
                 queues: config.queues,
                 alignment: ALIGNMENT,
                 memory_bytes: arena.bytes(),
@@ -160,7 +165,7 @@ impl CpuDevice {
                 device_side_wait: true,
                 dtypes: DTYPES,
             },
-            isa,
+            kernels: KernelSet { isa, bf16_dot },
             shared,
             threads: Vec::new(),
             arena,

@@ -4,6 +4,8 @@ use std::hint::black_box;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
+
 use super::kernels::Isa;
 
 /// Floats that one round of the arithmetic loop works on: enough sums at once to hide the latency of the additions.
@@ -14,7 +16,7 @@ const STEPS: usize = 4096;
 const COPY_BYTES: usize = 64 << 20;
 
 /// Best speed of some threads of this machine.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct MachinePeak {
     /// Threads that worked at once.
     pub threads: usize,

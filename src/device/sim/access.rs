@@ -82,9 +82,20 @@ pub(super) fn uses(op: &OpDesc) -> Vec<Use> {
         OpDesc::GatherConv(desc) => {
             let mut uses = vec![reads(&desc.table), reads(&desc.index), weights];
             uses.extend(desc.residual.as_ref().map(reads));
-            uses.extend(desc.output.iter().chain(&desc.terms).map(writes));
+            uses.extend(desc.results().map(writes));
             uses
         }
+        OpDesc::Select {
+            condition,
+            yes,
+            no,
+            dst,
+        } => vec![reads(condition), reads(yes), reads(no), writes(dst)],
+        OpDesc::GatherElements { src, index, dst, .. } => vec![reads(src), reads(index), writes(dst)],
+        OpDesc::ScatterElements {
+            updates, index, dst, ..
+        } => vec![reads(updates), reads(index), writes(dst)],
+        OpDesc::ResizeTaps { src, dst, .. } => vec![reads(src), writes(dst)],
         OpDesc::TopK(desc) => vec![reads(&desc.src), writes(&desc.values), writes(&desc.indices)],
         OpDesc::SplitIndex(desc) => vec![reads(&desc.index), writes(&desc.major), writes(&desc.minor)],
         OpDesc::LocalMax(desc) => vec![reads(&desc.input), writes(&desc.output)],
@@ -93,6 +104,25 @@ pub(super) fn uses(op: &OpDesc) -> Vec<Use> {
         OpDesc::Conv2d(desc) => {
             let mut uses = vec![reads(&desc.input), weights, writes(&desc.output)];
             uses.extend(desc.residual.as_ref().map(reads));
+            uses
+        }
+        OpDesc::MatMul(desc) => {
+            let mut uses = vec![reads(&desc.lhs), reads(&desc.rhs), writes(&desc.output)];
+            uses.extend(desc.bias.as_ref().map(reads));
+            uses
+        }
+        OpDesc::LayerNorm(desc) => {
+            let mut uses = vec![reads(&desc.src), writes(&desc.dst)];
+            let others = [&desc.residual, &desc.gamma, &desc.beta];
+            uses.extend(others.into_iter().flatten().map(reads));
+            uses
+        }
+        OpDesc::Reduce(desc) => vec![reads(&desc.src), writes(&desc.dst)],
+        OpDesc::Sdpa(desc) => {
+            let inputs = [&desc.query, &desc.key, &desc.value];
+            let mut uses: Vec<Use> = inputs.into_iter().map(reads).collect();
+            uses.push(writes(&desc.output));
+            uses.extend(desc.mask.as_ref().map(reads));
             uses
         }
     }

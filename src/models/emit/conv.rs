@@ -8,10 +8,11 @@ use super::super::lower::{Located, Lowerer};
 use super::super::plan::{Slot, WeightPlan};
 use super::super::transposed::{self, Phase};
 use super::one_channel_step;
-use crate::device::{Activation, Conv2dDesc, Geometry2d, OpDesc};
+use super::resize::as_image;
+use crate::device::{Activation, BinaryKind, Conv2dDesc, Geometry2d, OpDesc};
 use crate::precision::Math;
 use crate::tensor::Shape;
-use crate::weights::{BatchNorm, StoredWeights, fold_bn_conv};
+use crate::weights::{Array, BatchNorm, ElementType, Values, fold_bn_conv};
 
 /// A convolution or transposed convolution with its followers.
 pub(in crate::models) fn conv(lowerer: &mut Lowerer<'_>, group: &Group) -> Result<(), NodeError> {
@@ -31,8 +32,13 @@ pub(in crate::models) fn conv(lowerer: &mut Lowerer<'_>, group: &Group) -> Resul
         return invalid("the weights are missing");
     };
     if let Form::Transposed { .. } = form {
-        let dims = context.shape(1)?;
-        let dims = [dims[0], dims[1], dims[2], dims[3]];
+        let shape = context.shape(1)?;
+        let dims = [
+            shape[0],
+            shape[1],
+            shape[2..shape.rank() - 1].iter().product(),
+            shape[shape.rank() - 1],
+        ];
         weight = transposed::by_output(&weight, dims, infer::conv_groups(&context)?);
     }
     let channels = form.shape()[1];
@@ -59,11 +65,14 @@ pub(in crate::models) fn conv(lowerer: &mut Lowerer<'_>, group: &Group) -> Resul
         activation: *activation,
         offsets,
     };
+    let place = [Some(input), Some(output), residual].map(|l| l.map(as_image).transpose());
+    let [images, made, residual] = place;
+    let (Some(images), Some(made), residual) = (images?, made?, residual?) else {
+        return invalid("an operand is missing");
+    };
     match &form {
         Form::Plain { geometry, .. } => {
-            let place = [Some(input), Some(output), residual].map(|l| l.map(as_image).transpose());
-            let [input, output, residual] = place;
-            launch(lowerer, &layer, *geometry, &weight, [input?, output?, residual?])?;
+            launch(lowerer, &layer, *geometry, &weight, [images, made], residual)?;
         }
         Form::Transposed {
             phases,
@@ -72,18 +81,25 @@ pub(in crate::models) fn conv(lowerer: &mut Lowerer<'_>, group: &Group) -> Resul
             ..
         } => {
             for phase in phases {
-                let [reads, writes] = transposed::phase_views(phase, *stride, &input.view, &output.view)?;
+                let part = made.with_view(phase.writes(*stride, &made.view)?);
                 let added = match &residual {
                     Some(residual) => Some(residual.with_view(phase.writes(*stride, &residual.view)?)),
                     None => None,
                 };
-                let places = [
-                    Some(input.with_view(reads)),
-                    Some(output.with_view(writes)),
-                    added,
-                ];
+                if phase.is_empty() {
+                    bias_alone(lowerer, &layer, part, added)?;
+                    continue;
+                }
+                let [reads, _] = transposed::phase_views(phase, *stride, &images.view, &made.view)?;
                 let weight = transposed::phase_weights(phase, &weight, *kernel);
-                launch(lowerer, &layer, phase.geometry, &weight, places)?;
+                launch(
+                    lowerer,
+                    &layer,
+                    phase.geometry,
+                    &weight,
+                    [images.with_view(reads), part],
+                    added,
+                )?;
             }
         }
     }
@@ -108,16 +124,17 @@ enum Form {
 impl Form {
     fn new(context: &NodeContext<'_>) -> Result<Self, NodeError> {
         if context.node.op_type == "ConvTranspose" {
-            let (axes, shape) = infer::conv_transpose(context)?;
-            return match transposed::phases(axes) {
-                Ok(phases) => Ok(Self::Transposed {
-                    phases,
-                    stride: axes.map(|axis| axis.stride),
-                    kernel: axes.map(|axis| axis.kernel),
-                    shape,
-                }),
-                Err(reason) => form(reason),
-            };
+            let infer::Transposed {
+                axes,
+                dilation,
+                shape,
+            } = infer::conv_transpose(context)?;
+            return Ok(Self::Transposed {
+                phases: transposed::dilated_phases(axes, dilation),
+                stride: axes.map(|axis| axis.stride),
+                kernel: axes.map(|axis| axis.kernel),
+                shape,
+            });
         }
         let window = infer::conv_window(context)?;
         let front = [context.shape(0)?[0], context.shape(1)?[0]];
@@ -153,11 +170,9 @@ fn launch(
     layer: &Layer<'_>,
     geometry: Geometry2d,
     weight: &[f32],
-    [input, output, residual]: [Option<Located>; 3],
+    [input, output]: [Located; 2],
+    residual: Option<Located>,
 ) -> Result<(), NodeError> {
-    let (Some(input), Some(output)) = (input, output) else {
-        return invalid("an operand is missing");
-    };
     let desc = Conv2dDesc {
         input: input.operand(),
         output: output.operand(),
@@ -168,7 +183,7 @@ fn launch(
         math: Math::Native,
     };
     let row_len = weight.len() / output.view.shape[1].max(1);
-    let weight = StoredWeights::pack(lowerer.weight_format, weight, row_len)?;
+    let weight = lowerer.stored(layer.weights, weight, row_len)?;
     let slot = Slot::Weight(lowerer.weights.len());
     lowerer.weights.push(WeightPlan::Conv2d {
         name: layer.weights.to_owned(),
@@ -182,20 +197,30 @@ fn launch(
     Ok(())
 }
 
-/// `[N, C, L]` as an image of one row; an image as it is.
-fn as_image(located: Located) -> Result<Located, NodeError> {
-    let [n, c, length] = located.view.shape[..] else {
-        return Ok(located);
+/// The outputs of a transposed convolution that no tap reaches: the bias, activated, and the residual.
+fn bias_alone(
+    lowerer: &mut Lowerer<'_>,
+    layer: &Layer<'_>,
+    output: Located,
+    residual: Option<Located>,
+) -> Result<(), NodeError> {
+    let channels = output.view.shape[1];
+    let bias = layer.offsets.clone().unwrap_or_else(|| vec![0.0; channels]);
+    let array = Array::new(
+        Shape::new(&[channels, 1, 1])?,
+        ElementType::F32,
+        Values::F32(bias),
+    );
+    let Some(array) = array else {
+        return invalid("a bias of another length");
     };
-    let mut view = located.view;
-    view.shape = Shape::new(&[n, c, 1, length])?;
-    view.strides[..4].copy_from_slice(&[
-        located.view.strides[0],
-        located.view.strides[1],
-        0,
-        located.view.strides[2],
-    ]);
-    Ok(located.with_view(view))
+    let bias = lowerer.constant(&format!("{}.bias", layer.name), &array)?;
+    let bias = bias.spread(output.view.shape)?;
+    lowerer.apply_to(layer.name, layer.activation, bias, output);
+    match residual {
+        Some(residual) => lowerer.combine_to(layer.name, BinaryKind::Add, [output, residual], output),
+        None => Ok(()),
+    }
 }
 
 /// Weights (a row for each output channel) and offsets with a normalisation folded in and a constant added.

@@ -10,7 +10,6 @@ use super::conv::{folded, norm_parameters};
 use crate::device::{Conv2dDesc, Geometry2d, OpDesc, PillarsDesc};
 use crate::precision::Math;
 use crate::tensor::{Shape, View};
-use crate::weights::StoredWeights;
 
 /// A product with its followers: a convolution of one tap over an image of one row.
 pub(in crate::models) fn dense(
@@ -46,7 +45,7 @@ pub(in crate::models) fn dense(
     lowerer.weights.push(WeightPlan::Conv2d {
         name: context.input(1)?.to_owned(),
         desc: Box::new(desc.clone()),
-        weight: StoredWeights::pack(lowerer.weight_format, &matrix.weight, matrix.inputs)?,
+        weight: lowerer.stored(context.input(1)?, &matrix.weight, matrix.inputs)?,
         bias: matrix.offsets,
     });
     let slots = [input.slot, slot, target.slot];

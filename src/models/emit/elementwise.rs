@@ -4,6 +4,7 @@ use super::super::error::{NodeError, broadcast, invalid};
 use super::super::facts::NodeContext;
 use super::super::lower::{Located, Lowerer};
 use super::conv::norm_parameters;
+use super::logic::is_whole;
 use crate::device::{Activation, BinaryKind, OpDesc};
 use crate::tensor::{Shape, View};
 use crate::weights::{Array, ElementType, Node, Values};
@@ -18,12 +19,7 @@ pub(in crate::models) fn unary(
 ) -> Result<(), NodeError> {
     let src = lowerer.operand(input)?;
     let dst = lowerer.destination_like(output, src.view.shape, &src)?;
-    let op = OpDesc::Unary {
-        src: src.operand(),
-        dst: dst.operand(),
-        activation,
-    };
-    lowerer.launch(&node.name, op, &[src.slot, dst.slot]);
+    lowerer.apply_to(&node.name, activation, src, dst);
     lowerer.set(output, dst);
     Ok(())
 }
@@ -34,19 +30,27 @@ pub(super) fn binary(
     output: &str,
 ) -> Result<(), NodeError> {
     let kind = match context.node.op_type.as_str() {
-        "Add" => BinaryKind::Add,
+        "Add" | "Sum" | "Mean" => BinaryKind::Add,
         "Sub" => BinaryKind::Sub,
         "Mul" => BinaryKind::Mul,
+        // Whole numbers are divided towards zero.
+        "Div" if is_whole(lowerer, output) => BinaryKind::Quotient,
         "Div" => BinaryKind::Div,
         "Max" => BinaryKind::Max,
         _ => BinaryKind::Min,
     };
-    let operands: Vec<Located> = context
+    let mut operands: Vec<Located> = context
         .node
         .inputs
         .iter()
         .map(|i| lowerer.operand(i))
         .collect::<Result<_, _>>()?;
+    if operands.iter().any(|operand| operand.dtype != operands[0].dtype) {
+        return invalid("operands of different types");
+    }
+    if context.node.op_type == "Mean" && operands.len() > 1 {
+        operands = vec![mean_of(lowerer, &context.node.name, &operands)?];
+    }
     let shape = broadcast(&operands.iter().map(|o| o.view.shape).collect::<Vec<_>>())?;
     let Some((&first, rest)) = operands.split_first() else {
         return invalid("no input");
@@ -55,39 +59,29 @@ pub(super) fn binary(
         lowerer.finish(output, first);
         return Ok(());
     }
+    let name = &context.node.name;
     let mut left = first;
     for (i, right) in rest.iter().enumerate() {
         let like = if left.view.shape == shape { left } else { *right };
         let dst = if i + 1 == rest.len() {
             lowerer.destination_like(output, shape, &like)?
         } else {
-            lowerer.fresh(output, shape)?
+            lowerer.fresh_as(output, shape, left.dtype)?
         };
-        pairwise(lowerer, &context.node.name, kind, left, *right, dst)?;
+        lowerer.combine_to(name, kind, [left, *right], dst)?;
         left = dst;
     }
     lowerer.set(output, left);
     Ok(())
 }
 
-fn pairwise(
-    lowerer: &mut Lowerer<'_>,
-    name: &str,
-    kind: BinaryKind,
-    left: Located,
-    right: Located,
-    dst: Located,
-) -> Result<(), NodeError> {
-    let spread =
-        |operand: Located| Ok::<_, NodeError>(operand.with_view(operand.view.broadcast_to(dst.view.shape)?));
-    let op = OpDesc::Binary {
-        lhs: spread(left)?.operand(),
-        rhs: spread(right)?.operand(),
-        dst: dst.operand(),
-        kind,
-    };
-    lowerer.launch(name, op, &[left.slot, right.slot, dst.slot]);
-    Ok(())
+fn mean_of(lowerer: &mut Lowerer<'_>, name: &str, operands: &[Located]) -> Result<Located, NodeError> {
+    let mut sum = operands[0];
+    for operand in &operands[1..] {
+        sum = lowerer.combine(name, BinaryKind::Add, sum, *operand)?;
+    }
+    let count = lowerer.number(operands.len() as f32, sum.dtype)?;
+    lowerer.combine(name, BinaryKind::Div, sum, count)
 }
 
 /// From operator set 13 on along one axis; before, over all axes from the given one on.
@@ -153,9 +147,9 @@ pub(super) fn normalised(
     let shift = constant("shift", affine.iter().map(|a| a.1 as f32).collect())?;
     let src = lowerer.operand(context.input(0)?)?;
     let product = lowerer.fresh(output, shape)?;
-    pairwise(lowerer, &context.node.name, BinaryKind::Mul, src, factor, product)?;
+    lowerer.combine_to(&context.node.name, BinaryKind::Mul, [src, factor], product)?;
     let sum = lowerer.fresh(output, shape)?;
-    pairwise(lowerer, &context.node.name, BinaryKind::Add, product, shift, sum)?;
+    lowerer.combine_to(&context.node.name, BinaryKind::Add, [product, shift], sum)?;
     lowerer.finish(output, sum);
     Ok(())
 }

@@ -3,9 +3,16 @@
 mod conv;
 mod dense;
 mod elementwise;
+mod logic;
 mod moving;
+mod norm;
+mod pick;
 mod pool;
+mod product;
 mod reduce;
+mod resize;
+mod select;
+mod steps;
 
 pub(super) use conv::conv;
 pub(super) use dense::{dense, pillars};
@@ -18,41 +25,96 @@ use crate::weights::{Node, OnnxModel};
 
 /// Operations that [`node`] knows besides those that only move elements.
 const KNOWN: &[&str] = &[
+    "Abs",
     "Add",
+    "And",
+    "ArgMax",
+    "ArgMin",
     "AveragePool",
     "BatchNormalization",
     "Cast",
+    "Ceil",
     "Clip",
     "Concat",
     "Conv",
     "ConvTranspose",
     "Div",
+    "Elu",
+    "Equal",
+    "Erf",
     "Exp",
+    "Floor",
+    "GatherElements",
+    "GatherND",
+    "Gelu",
     "Gemm",
     "GlobalAveragePool",
     "GlobalMaxPool",
+    "Greater",
+    "GreaterOrEqual",
+    "GridSample",
+    "GroupNormalization",
     "HardSigmoid",
     "HardSwish",
+    "InstanceNormalization",
+    "LayerNormalization",
     "LeakyRelu",
+    "Less",
+    "LessOrEqual",
+    "Log",
+    "LogSoftmax",
+    "LpNormalization",
     "MatMul",
     "Max",
     "MaxPool",
+    "Mean",
+    "MeanVarianceNormalization",
     "Min",
+    "Mish",
+    "Mod",
     "Mul",
+    "Neg",
+    "Not",
+    "Or",
+    "PRelu",
     "Pad",
+    "Pow",
+    "Reciprocal",
+    "ReduceL1",
+    "ReduceL2",
+    "ReduceLogSum",
+    "ReduceLogSumExp",
     "ReduceMax",
     "ReduceMean",
+    "ReduceMin",
+    "ReduceProd",
     "ReduceSum",
+    "ReduceSumSquare",
     "Relu",
     "Resize",
+    "Round",
+    "Scatter",
+    "ScatterElements",
+    "ScatterND",
+    "Selu",
     "Sigmoid",
+    "Sign",
     "Softmax",
+    "Softplus",
+    "Softsign",
+    "Sqrt",
     "Sub",
+    "Sum",
     "Tanh",
+    "ThresholdedRelu",
+    "TopK",
     "Upsample",
+    "Where",
+    "Xor",
 ];
 /// Operations that only move elements.
 const MOVES: &[&str] = &[
+    "DepthToSpace",
     "Dropout",
     "Expand",
     "Flatten",
@@ -60,6 +122,7 @@ const MOVES: &[&str] = &[
     "Identity",
     "Reshape",
     "Slice",
+    "SpaceToDepth",
     "Split",
     "Squeeze",
     "Tile",
@@ -86,23 +149,51 @@ pub(super) fn check_known(model: &OnnxModel, group: &Group) -> Result<(), (usize
 pub(super) fn node(lowerer: &mut Lowerer<'_>, index: usize) -> Result<(), NodeError> {
     let context = lowerer.context(index);
     let node = context.node;
-    let Some(output) = node.output(0) else {
-        return invalid("the first output is missing");
+    let output = match node.output(0) {
+        Some(output) => output,
+        // The positions of a TopK may be all that is wanted.
+        None if node.op_type == "TopK" => "",
+        None => return invalid("the first output is missing"),
     };
     if MOVES.contains(&node.op_type.as_str()) {
         return moving::moved(lowerer, &context, output);
     }
     match node.op_type.as_str() {
-        "Cast" => moving::cast(lowerer, &context, output),
+        "Cast" => logic::cast(lowerer, &context, output),
         "Concat" => moving::concat(lowerer, &context, output),
         "MaxPool" | "AveragePool" => pool::pool(lowerer, &context, output),
         "GlobalAveragePool" | "GlobalMaxPool" => pool::global_pool(lowerer, &context, output),
-        "ReduceMean" | "ReduceMax" | "ReduceSum" => reduce::reduce(lowerer, &context, output),
-        "Resize" | "Upsample" => pool::resized(lowerer, &context, output),
+        "Resize" | "Upsample" => resize::resized(lowerer, &context, output),
         "Pad" => moving::padded(lowerer, &context, output),
         "Softmax" => elementwise::softmax(lowerer, &context, output),
+        "LogSoftmax" => norm::log_softmax(lowerer, &context, output),
         "BatchNormalization" => elementwise::normalised(lowerer, &context, output),
-        "Add" | "Sub" | "Mul" | "Div" | "Max" | "Min" => elementwise::binary(lowerer, &context, output),
+        "LayerNormalization" => norm::layer(lowerer, &context, output),
+        "InstanceNormalization" | "GroupNormalization" | "MeanVarianceNormalization" => {
+            norm::grouped(lowerer, &context, output)
+        }
+        "LpNormalization" => norm::by_norm(lowerer, &context, output),
+        "Add" | "Sub" | "Mul" | "Div" | "Max" | "Min" | "Sum" | "Mean" => {
+            elementwise::binary(lowerer, &context, output)
+        }
+        "MatMul" => product::product(lowerer, &context, output),
+        "Gemm" => product::gemm(lowerer, &context, output),
+        "Pow" => logic::power(lowerer, &context, output),
+        "Mod" => logic::remainder(lowerer, &context, output),
+        "Not" => logic::negated(lowerer, &context, output),
+        "Where" => logic::chosen(lowerer, &context, output),
+        "And" | "Equal" | "Greater" | "GreaterOrEqual" | "Less" | "LessOrEqual" | "Or" | "PRelu" | "Xor" => {
+            logic::compared(lowerer, &context, output)
+        }
+        "Selu" | "Sign" | "Softsign" | "ThresholdedRelu" => logic::piecewise(lowerer, &context, output),
+        "GatherElements" => pick::gather_elements(lowerer, &context, output),
+        "GatherND" => pick::gather_nd(lowerer, &context, output),
+        "Scatter" | "ScatterElements" => pick::scatter_elements(lowerer, &context, output),
+        "ScatterND" => pick::scatter_nd(lowerer, &context, output),
+        "TopK" => select::top_k(lowerer, &context),
+        "ArgMax" | "ArgMin" => select::arg(lowerer, &context, output),
+        "GridSample" => select::grid_sample(lowerer, &context, output),
+        op if op.starts_with("Reduce") => reduce::reduce(lowerer, &context, output),
         _ => match activation(node, lowerer.facts) {
             Some(activation) => unary(lowerer, node, context.input(0)?, activation, output),
             None => form("a setting that is no constant"),

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use super::super::error::{NodeError, form};
 use super::super::facts::NodeContext;
 use super::super::infer;
-use super::super::lower::Lowerer;
+use super::super::lower::{Located, Lowerer};
 use super::super::movement::{self, Moved};
 use super::super::place::same_elements;
+use super::pick;
 use crate::device::{OpDesc, Scalar};
 use crate::tensor::{Shape, View};
 
@@ -18,7 +19,12 @@ pub(super) fn moved(
     output: &str,
 ) -> Result<(), NodeError> {
     let input = context.input(0)?;
-    let located = lowerer.located(input)?;
+    let mut located = lowerer.located(input)?;
+    if context.node.op_type == "Transpose" && !lowerer.passes.transposes {
+        located = transposed(lowerer, context, located, output)?;
+        lowerer.set(output, located);
+        return Ok(());
+    }
     match movement::movement(context, &located.view)? {
         Some(Moved::Views(views)) => {
             for (slot, view) in views.into_iter().enumerate() {
@@ -27,32 +33,58 @@ pub(super) fn moved(
                 }
             }
         }
-        Some(Moved::Reshape(shape)) => {
-            let target = lowerer.fresh(output, shape)?;
+        Some(Moved::Reshape(view, shape)) => {
+            let located = located.with_view(view);
+            let dtype = lowerer.dtype_of(output);
+            let target = lowerer.fresh_as(output, shape, dtype)?;
             // Where the new layout can be seen under the old shape, the copy lands in it at once.
-            match target.view.reshape(located.view.shape) {
+            match target.view.reshape(view.shape) {
                 Some(as_before) => {
                     lowerer.copy(output, located, target.with_view(as_before));
                     lowerer.set(output, target);
                 }
                 None => {
-                    let flat = lowerer.row_major(input)?;
+                    let dense = View::contiguous(view.shape);
+                    let flat = lowerer.reserve_as(input, view.shape, dense, dtype)?;
+                    lowerer.copy(input, located, flat);
                     lowerer.set(output, flat.with_view(View::contiguous(shape)));
                 }
             }
         }
-        None => gathered(lowerer, context, output)?,
+        None => return gathered(lowerer, context, output),
     }
     Ok(())
 }
 
+/// A transposed copy, for those who ask for one.
+fn transposed(
+    lowerer: &mut Lowerer<'_>,
+    context: &NodeContext<'_>,
+    located: Located,
+    output: &str,
+) -> Result<Located, NodeError> {
+    let Some(Moved::Views(views)) = movement::movement(context, &located.view)? else {
+        return form("a Transpose that is no view");
+    };
+    let Some(&view) = views.first() else {
+        return form("a Transpose without a result");
+    };
+    let copy = lowerer.fresh_as(output, view.shape, lowerer.dtype_of(output))?;
+    lowerer.copy(output, located.with_view(view), copy);
+    Ok(copy)
+}
+
 fn gathered(lowerer: &mut Lowerer<'_>, context: &NodeContext<'_>, output: &str) -> Result<(), NodeError> {
+    let indices = context.input(1)?;
+    if lowerer.facts.array(indices).is_none() {
+        return pick::gather(lowerer, context, output);
+    }
     let src = lowerer.operand(context.input(0)?)?;
     let (axis, positions, indices) = movement::gather_indices(context, &src.view.shape)?;
     let shape = movement::gather_shape(&src.view.shape, axis, &indices)?;
     let mut dims = src.view.shape.to_vec();
     dims[axis] = positions.len();
-    let dst = lowerer.fresh(output, Shape::new(&dims)?)?;
+    let dst = lowerer.fresh_as(output, Shape::new(&dims)?, src.dtype)?;
     let positions: Result<Arc<[u32]>, _> = positions.iter().map(|&p| u32::try_from(p)).collect();
     let Ok(indices) = positions else {
         return form("an axis of more than 2^32 elements");
@@ -68,23 +100,6 @@ fn gathered(lowerer: &mut Lowerer<'_>, context: &NodeContext<'_>, output: &str) 
         Some(view) => lowerer.set(output, dst.with_view(view)),
         None => return form(format!("indices of shape {shape}")),
     }
-    Ok(())
-}
-
-pub(super) fn cast(
-    lowerer: &mut Lowerer<'_>,
-    context: &NodeContext<'_>,
-    output: &str,
-) -> Result<(), NodeError> {
-    if !movement::cast_to_float(context) {
-        let to = lowerer.facts.get(output).and_then(|fact| fact.element);
-        return match to.filter(|to| to.is_float()) {
-            Some(to) => form(format!("a cast to {to}")),
-            None => form("a cast to whole numbers"),
-        };
-    }
-    let located = lowerer.located(context.input(0)?)?;
-    lowerer.set(output, located);
     Ok(())
 }
 
@@ -120,10 +135,13 @@ pub(super) fn padded(
     output: &str,
 ) -> Result<(), NodeError> {
     let node = context.node;
-    let mode = node.text("mode")?.unwrap_or("constant");
-    if mode != "constant" {
-        return form(format!("mode `{mode}`"));
-    }
+    let mode = match node.text("mode")?.unwrap_or("constant") {
+        "constant" => None,
+        "edge" => Some(Border::Edge),
+        "reflect" => Some(Border::Reflect),
+        "wrap" => Some(Border::Wrap),
+        other => return form(format!("mode `{other}`")),
+    };
     let value = match node.float("value")? {
         Some(value) => value,
         None if context.opset < 11 => 0.0,
@@ -141,6 +159,9 @@ pub(super) fn padded(
         return Ok(());
     }
     let src = lowerer.operand(context.input(0)?)?;
+    if let Some(border) = mode {
+        return repeated(lowerer, context, src, &pads, border, output);
+    }
     let Some(shape) = lowerer.facts.shape(output) else {
         return form("a result of unknown shape");
     };
@@ -161,5 +182,66 @@ pub(super) fn padded(
         lowerer.copy(context.input(0)?, src.with_view(from), dst.with_view(to));
     }
     lowerer.set(output, dst);
+    Ok(())
+}
+
+/// What stands outside of an axis.
+#[derive(Debug, Clone, Copy)]
+enum Border {
+    /// The outermost element.
+    Edge,
+    /// The elements mirrored at the outermost one.
+    Reflect,
+    /// The elements from the other end.
+    Wrap,
+}
+
+impl Border {
+    /// The element of an axis that stands at a position before, in or behind it.
+    fn source(self, position: i64, len: i64) -> i64 {
+        match self {
+            Self::Edge => position.clamp(0, len - 1),
+            Self::Wrap => position.rem_euclid(len),
+            Self::Reflect if len == 1 => 0,
+            Self::Reflect => {
+                let there = position.rem_euclid(2 * (len - 1));
+                if there < len { there } else { 2 * (len - 1) - there }
+            }
+        }
+    }
+}
+
+/// A Pad that repeats elements: one axis after the other, each by an index table.
+fn repeated(
+    lowerer: &mut Lowerer<'_>,
+    context: &NodeContext<'_>,
+    src: Located,
+    pads: &[(i64, i64)],
+    border: Border,
+    output: &str,
+) -> Result<(), NodeError> {
+    let mut made = src;
+    for (axis, &(before, after)) in pads.iter().enumerate().filter(|(_, pad)| **pad != (0, 0)) {
+        let len = made.view.shape[axis] as i64;
+        if len == 0 {
+            return form("an empty axis");
+        }
+        let positions = -before..len.saturating_add(after);
+        let indices: Arc<[u32]> = positions
+            .map(|position| border.source(position, len) as u32)
+            .collect();
+        let mut dims = made.view.shape.to_vec();
+        dims[axis] = indices.len();
+        let padded = lowerer.fresh_as(output, Shape::new(&dims)?, made.dtype)?;
+        let op = OpDesc::Gather {
+            src: made.operand(),
+            dst: padded.operand(),
+            axis,
+            indices,
+        };
+        lowerer.launch(&context.node.name, op, &[made.slot, padded.slot]);
+        made = padded;
+    }
+    lowerer.finish(output, made);
     Ok(())
 }

@@ -1,9 +1,9 @@
-//! Poolings and nearest-neighbour resizing.
+//! Poolings.
 
 use super::super::error::{NodeError, form};
 use super::super::facts::NodeContext;
+use super::super::infer;
 use super::super::lower::{Located, Lowerer};
-use super::super::{infer, resize};
 use super::one_channel_step;
 use crate::device::{Geometry2d, OpDesc, Pool2dDesc, PoolKind};
 use crate::tensor::Shape;
@@ -53,7 +53,7 @@ fn pooled(
     Ok(())
 }
 
-pub(super) fn whole_window(kernel: [usize; 2]) -> Geometry2d {
+fn whole_window(kernel: [usize; 2]) -> Geometry2d {
     Geometry2d {
         kernel,
         stride: [1, 1],
@@ -76,26 +76,6 @@ pub(super) fn global_pool(
     };
     let dst = lowerer.destination(output, Shape::new(&[n, c, 1, 1])?)?;
     pooled(lowerer, context, whole_window([h, w]), kind, dst)?;
-    lowerer.set(output, dst);
-    Ok(())
-}
-
-pub(super) fn resized(
-    lowerer: &mut Lowerer<'_>,
-    context: &NodeContext<'_>,
-    output: &str,
-) -> Result<(), NodeError> {
-    let plan = resize::nearest(context)?;
-    let (shape, _) = resize::target(context)?;
-    let src = lowerer.channels_last(context.input(0)?)?;
-    let dst = one_channel_step(lowerer.destination(output, shape)?);
-    let op = OpDesc::ResizeNearest {
-        src: src.operand(),
-        dst: dst.operand(),
-        rows: plan.rows.into(),
-        columns: plan.columns.into(),
-    };
-    lowerer.launch(&context.node.name, op, &[src.slot, dst.slot]);
     lowerer.set(output, dst);
     Ok(())
 }

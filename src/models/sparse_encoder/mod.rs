@@ -9,14 +9,16 @@ mod form;
 mod spec;
 
 pub use form::{TableError, TableForm, dense_gather, pack_table, pack_table_into};
-pub use spec::{SparseConvSpec, WeightForm, im2col_weight};
+pub use spec::{SparseConvSpec, im2col_weight};
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use super::block_error::BlockError;
 use super::layers::{free, free_buffer};
-use crate::device::{Activation, BufferClass, BufferId, Device, GatherConvDesc, OpDesc, Operand, WeightDesc};
+use crate::device::{
+    Activation, BufferClass, BufferId, Device, GatherConvDesc, OpDesc, Operand, WeightDesc, WeightForm,
+};
 use crate::ops::{DeviceTensor, OpContext};
 use crate::tensor::{DType, TensorSpec};
 
@@ -78,7 +80,7 @@ pub struct SparseEncoder {
 }
 
 impl SparseEncoder {
-    /// A chain of layers.
+    /// A chain of layers, whose weights are rounded as `weights` says.
     ///
     /// # Errors
     /// [`BlockError::Weights`] for no layers, two layers of one name, layers whose channels or table forms do not follow
@@ -324,6 +326,7 @@ impl SparseEncoder {
             residual: residual.map(DeviceTensor::operand),
             output: next.output.as_ref().map(DeviceTensor::operand),
             terms: terms.iter().map(|(_, operand)| *operand).collect(),
+            weights: self.weights,
             activation: match layer.relu {
                 true => Activation::Relu,
                 false => Activation::Identity,
@@ -355,7 +358,7 @@ impl SparseEncoder {
         let layer = &self.layers[at];
         let weights = WeightDesc::GatherConv {
             desc,
-            weight: &layer.device_weights(self.weights),
+            weight: &layer.device_weights(),
             bias: Some(&layer.bias),
         };
         let buffer = device

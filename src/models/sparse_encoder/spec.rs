@@ -1,20 +1,9 @@
 //! One layer of a sparse encoder and the forms of its weights.
 
-use half::bf16;
 use ndarray::{Array2, ArrayView3, ArrayView5, Axis};
 
 use super::super::block_error::BlockError;
 use super::form::TableForm;
-
-/// How weights are rounded before they are used. Arithmetic is fp32 either way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum WeightForm {
-    /// Not at all.
-    #[default]
-    Float32,
-    /// To the sum of two bf16 terms, 16 bits.
-    TwoTerms,
-}
 
 /// One sparse layer, sub-manifold or strided, with batch normalisation folded into its weights:
 /// `y[o] = relu(sum_k W[:, k, :] . x[index[o, k]] + bias (+ residual[o]))`.
@@ -92,6 +81,12 @@ impl SparseConvSpec {
         &self.name
     }
 
+    /// Name of the gather index that it reads.
+    #[must_use]
+    pub fn index(&self) -> &str {
+        &self.index
+    }
+
     /// Input channels.
     #[must_use]
     pub const fn inputs(&self) -> usize {
@@ -126,20 +121,12 @@ impl SparseConvSpec {
     }
 
     /// Weights `[Cout, K, terms * Cin]` as the device takes them: repeated for the second term of the input.
-    pub(super) fn device_weights(&self, form: WeightForm) -> Vec<f32> {
-        let round = |value: f32| match form {
-            WeightForm::Float32 => value,
-            WeightForm::TwoTerms => {
-                let high = bf16::from_f32(value).to_f32();
-                // Exact: the bits of both terms lie within those of the fp32 value.
-                high + bf16::from_f32(value - high).to_f32()
-            }
-        };
+    pub(super) fn device_weights(&self) -> Vec<f32> {
         let terms = self.input.terms();
         let mut weights = Vec::with_capacity(self.weight.len() * terms);
         for channels in self.weight.chunks_exact(self.inputs()) {
             for _ in 0..terms {
-                weights.extend(channels.iter().map(|&w| round(w)));
+                weights.extend_from_slice(channels);
             }
         }
         weights

@@ -5,7 +5,7 @@ use ndarray::ArrayView4;
 use super::LayerError;
 use super::prepared::HostWeights;
 use crate::device::{Activation, Geometry2d};
-use crate::precision::{Math, WeightFormat};
+use crate::precision::{Math, OperandFormat};
 use crate::tensor::DType;
 
 /// Zeros around the input.
@@ -265,7 +265,7 @@ impl Conv2dSpec {
             return Err(LayerError::refused(layer, reason));
         }
         if let (WeightTerms::Two, Math::Matrix(math)) = (self.terms, self.math)
-            && math.weights != WeightFormat::Bf16
+            && math.weights != OperandFormat::Bf16
         {
             let reason = format!(
                 "two terms are of bf16, but weights are stored as {}; take one term, or bf16 weights",

@@ -1,15 +1,16 @@
 //! The device half: points and canvas index in, one tensor with all heads out.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::onnx::OnnxNetwork;
 use super::weights::CenterPointWeights;
 use crate::device::Device;
+use crate::models::BlockError;
 use crate::models::centerhead::CenterHead;
 use crate::models::pillars::{FrameShape, PillarFeatureNet};
 use crate::models::second::{Second, SecondFpn};
-use crate::models::{BlockError, gather};
-use crate::ops::{DeviceTensor, OpContext};
+use crate::ops::{DeviceTensor, OpContext, gather};
 use crate::perception::{DeviceModel, DeviceWeights, ModelTrace};
 use crate::tensor::{DType, TensorError, TensorSpec};
 use crate::trace::{TraceContext, TraceOptions, TraceRunner};
@@ -120,6 +121,26 @@ impl DeviceModel for CenterPointGraph {
         device: &mut dyn Device,
         options: TraceOptions,
     ) -> Result<ModelTrace, Box<dyn std::error::Error + Send + Sync>> {
+        self.build_variants(device, options, &(0..self.buckets.len()).collect())
+    }
+
+    fn variants(&self) -> Vec<String> {
+        match &self.network {
+            Network::Blocks(_) => self
+                .buckets
+                .iter()
+                .map(|&pillars| variant_name(pillars))
+                .collect(),
+            Network::Onnx(_) => vec!["default".to_owned()],
+        }
+    }
+
+    fn build_variants(
+        &self,
+        device: &mut dyn Device,
+        options: TraceOptions,
+        chosen: &BTreeSet<usize>,
+    ) -> Result<ModelTrace, Box<dyn std::error::Error + Send + Sync>> {
         let (points_spec, index_spec) = (self.shape.features_spec()?, self.shape.index_spec()?);
         let mut runner = TraceRunner::new(&self.name, options)?;
         let points = runner.add_input(device, POINTS, points_spec, None)?;
@@ -151,7 +172,12 @@ impl DeviceModel for CenterPointGraph {
                 )?);
             }
         };
-        for &pillars in &self.buckets {
+        let mut left_out = 0;
+        for (position, &pillars) in self.buckets.iter().enumerate() {
+            if !chosen.contains(&position) && position + 1 < self.buckets.len() {
+                left_out += 1;
+                continue;
+            }
             let blocks = Arc::clone(blocks);
             let forward = move |context: &mut TraceContext<'_>| {
                 let mut points = context.input(POINTS)?;
@@ -160,7 +186,10 @@ impl DeviceModel for CenterPointGraph {
                 blocks.forward(context.ops(), &points, &index, canvas, &heads)?;
                 Ok(vec![(HEADS.to_owned(), heads)])
             };
-            variants.push(runner.add_variant(device, &format!("{pillars}_pillars"), Box::new(forward))?);
+            let variant = runner.add_variant(device, &variant_name(pillars), Box::new(forward))?;
+            // Frames of the smaller variants that are left out run in this one.
+            variants.extend(std::iter::repeat_n(variant, left_out + 1));
+            left_out = 0;
         }
         let weights = Box::new(Arc::clone(blocks));
         Ok(ModelTrace::new(
@@ -172,6 +201,10 @@ impl DeviceModel for CenterPointGraph {
             weights,
         )?)
     }
+}
+
+fn variant_name(pillars: usize) -> String {
+    format!("{pillars}_pillars")
 }
 
 impl Blocks {

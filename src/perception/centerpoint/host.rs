@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::params::call;
 use super::{CenterPointError, CenterPointParams, ParamError};
 use crate::lidar::{
     Box3d, CenterHeadDecode, CenterHeadParams, CenterHeads, ClassRemapper, DensifyConfig, EncoderInput,
@@ -12,7 +13,9 @@ use crate::lidar::{
     sort_by_score, to_detected_objects,
 };
 use crate::outputs::{DetectedObjects, Detections};
-use crate::perception::{HeadError, HostModel, Placement, PrepareError, PreparedFrame, Sensor, SensorData};
+use crate::perception::{
+    CallParam, CallParams, HeadError, HostModel, Placement, PrepareError, PreparedFrame, Sensor, SensorData,
+};
 
 /// Buffers whose contents are remembered; a pipeline has a handful.
 const MAX_BUFFERS: usize = 64;
@@ -345,10 +348,42 @@ impl HostModel for CenterPoint {
         placement: &Placement,
         frame_id: &Arc<str>,
     ) -> Result<Detections, HeadError> {
+        self.decode(output, placement, frame_id, &self.tuning())
+    }
+
+    fn call_params(&self) -> Vec<CallParam> {
+        call::declared(&self.tuning().params)
+    }
+
+    fn finish_with(
+        &self,
+        output: &[f32],
+        placement: &Placement,
+        frame_id: &Arc<str>,
+        params: &CallParams,
+    ) -> Result<Detections, HeadError> {
+        if params.is_empty() {
+            return self.finish(output, placement, frame_id);
+        }
+        let refused = |error: &dyn std::fmt::Display| HeadError::Params(error.to_string());
+        let changed = call::changed(&self.tuning().params, params).map_err(|error| refused(&error))?;
+        let tuning = Tuning::new(changed, self.layout).map_err(|error| refused(&error))?;
+        self.decode(output, placement, frame_id, &tuning)
+    }
+}
+
+impl CenterPoint {
+    /// Decodes the network's output with some parameters.
+    fn decode(
+        &self,
+        output: &[f32],
+        placement: &Placement,
+        frame_id: &Arc<str>,
+        tuning: &Tuning,
+    ) -> Result<Detections, HeadError> {
         let Placement::Sensor = placement else {
             return Err(HeadError::Placement);
         };
-        let tuning = self.tuning();
         let HeadLayout { cells, columns } = self.layout;
         let channels = HeadChannels::centerpoint(tuning.params.class_names.len(), tuning.params.has_variance);
         let length = |_| HeadError::Length {

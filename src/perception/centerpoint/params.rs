@@ -1,5 +1,6 @@
 //! What a CenterPoint model and its node are told.
 
+pub(super) mod call;
 mod check;
 mod given;
 mod keys;

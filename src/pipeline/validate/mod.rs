@@ -10,12 +10,12 @@ use super::camera::Preprocess;
 use super::connect;
 use super::load::Overrides;
 use super::problem::Problem;
-use super::raw::{RawCenterPoint, RawDevice, RawModel, RawNode, RawPipeline, RawThreads};
+use super::raw::{RawBf16Sums, RawCenterPoint, RawDevice, RawModel, RawNode, RawPipeline, RawThreads};
 use super::ros2::{RawRos2, Ros2Settings};
 use super::settings::{CenterPointSettings, DeviceSettings, Family, ModelSettings, Node, NodeKind, Pipeline};
 use super::source::{Span, source};
 use super::tree::{self, Entry};
-use crate::device::{Backends, DeviceLayer, Threads};
+use crate::device::{Backends, Bf16Sums, DeviceLayer, Threads};
 
 /// The pipeline that `raw` describes. It is only good if no problem was found.
 pub(super) fn validate(
@@ -124,6 +124,10 @@ impl Validator<'_> {
             trace_region_mib: Some(raw.trace_region_mib),
             spin_us: Some(raw.spin_us),
             allow_fallback: Some(raw.allow_fallback),
+            bf16_dot: Some(match raw.bf16_dot {
+                RawBf16Sums::Auto => Bf16Sums::Auto,
+                RawBf16Sums::Off => Bf16Sums::Off,
+            }),
         };
         let section = self.tree.get("device");
         let said = |key: &str, in_file: bool| {

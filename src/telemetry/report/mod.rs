@@ -9,6 +9,7 @@ mod gallery;
 mod html;
 mod markup;
 mod moments;
+mod profile_svg;
 mod time_axis;
 mod timeline_svg;
 
@@ -17,6 +18,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use self::birds_eye::{SweepFrame, birds_eye_png};
+pub use self::profile_svg::profile_svg;
 use super::{RunSummary, Timeline};
 use crate::outputs::Detections2D;
 

@@ -1,6 +1,9 @@
 //! Dense and grouped convolution: tiles of output pixels times panels of output channels, reading the input
 //! rows in place.
 //!
+//! A thread takes a few neighbouring tiles at a time and uses a panel for all of them before the next one, so that
+//! weights come from the far caches once for several tiles.
+//!
 //! A tile whose taps all lie inside the image (in columns; rows outside read zeros) is computed from the
 //! input itself. A tile at a border, or of bf16 storage, first gathers the input columns it needs, widened
 //! and with zeros around the image, and all its panels read that. Padding thus contributes products with
@@ -9,6 +12,7 @@
 use std::fmt;
 use std::ops::Range;
 
+use super::check::Image;
 use super::conv::{Problem, scratch_bytes};
 use super::lanes::{prefetch, prefetch_rows};
 use super::nest::share;
@@ -31,14 +35,51 @@ pub(super) struct Dense {
     interior: Range<usize>,
     /// What taps outside the image read.
     zeros: Vec<f32>,
+    /// Most tiles at a time.
+    block: usize,
+    layout: Layout,
     scratch: usize,
 }
 
-/// One thread's scratch: the tap table, the sums of one tile, gathered input.
+/// Most tiles that one panel is used for before the next one is.
+const BLOCK: usize = 16;
+
+/// Weights of more bytes come from behind the second-level cache, so that it pays to use each panel for as many tiles
+/// as have their input, at most [`MOST_INPUT`] bytes, in that cache. Fewer stay there by themselves, and what pays is
+/// to keep a tile's input in the first-level cache.
+const NEAR_WEIGHTS: usize = 3 << 19;
+const MOST_INPUT: usize = 768 << 10;
+
+/// Sizes in one thread's scratch, in bytes: sums of one tile, then for each tile what is known of it with its tap table, and
+/// gathered input.
+#[derive(Debug, Clone, Copy)]
+struct Layout {
+    sums: usize,
+    taps: usize,
+    gathered: usize,
+}
+
+/// One tile's part of a thread's scratch.
+#[derive(Debug, Clone, Copy)]
 struct Areas {
-    taps: *mut Tap,
     sums: *mut f32,
+    tile: *mut Tile,
+    taps: *mut Tap,
     gathered: *mut f32,
+}
+
+/// What is known of a tile before its panels: found once, for divisions take long.
+#[derive(Debug, Clone, Copy)]
+struct Tile {
+    row: usize,
+    first_column: usize,
+    columns: usize,
+    /// First element in the output and in the residual.
+    output: isize,
+    residual: isize,
+    taps: usize,
+    /// Values of a tap.
+    depth: usize,
 }
 
 impl Dense {
@@ -62,7 +103,25 @@ impl Dense {
                 .and_then(|pixels| pixels.checked_mul(problem.input.c))
                 .and_then(|values| values.checked_mul(size_of::<f32>()))
         };
-        let scratch = scratch_bytes(&[Some(Self::head_bytes(&problem, ops)), gathered])?;
+        let gathered = gathered.and_then(|bytes| bytes.checked_next_multiple_of(64));
+        let sums = ops.tile_rows() * PANEL_VECTORS * ops.lanes * size_of::<f32>();
+        let layout = Layout {
+            sums: sums.next_multiple_of(64),
+            taps: (size_of::<Tile>() + problem.window.taps() * size_of::<Tap>()).next_multiple_of(64),
+            gathered: gathered.unwrap_or(0),
+        };
+        let tile_bytes = problem.window.kernel[0]
+            .saturating_mul(problem.window.span(rows_per_tile))
+            .saturating_mul(problem.input.c * size_of::<f32>());
+        let block = match panels.bytes() > NEAR_WEIGHTS {
+            true => (MOST_INPUT / tile_bytes).clamp(1, BLOCK),
+            false => 1,
+        };
+        let scratch = scratch_bytes(&[
+            Some(layout.sums),
+            layout.taps.checked_mul(block),
+            gathered.and_then(|bytes| bytes.checked_mul(block)),
+        ])?;
         Ok(Self {
             zeros: vec![0.0; problem.window.kernel[1] * problem.group_in],
             panels: panels.list,
@@ -70,31 +129,62 @@ impl Dense {
             ops,
             tiles_in_row,
             interior,
+            block,
+            layout,
             scratch,
             problem,
         })
     }
 
-    fn taps_bytes(problem: &Problem) -> usize {
-        (problem.window.taps() * size_of::<Tap>()).next_multiple_of(64)
-    }
-
-    /// Bytes before the gathered input.
-    fn head_bytes(problem: &Problem, ops: &Ops) -> usize {
-        let sums = ops.tile_rows() * PANEL_VECTORS * ops.lanes * size_of::<f32>();
-        Self::taps_bytes(problem) + sums.next_multiple_of(64)
-    }
-
-    fn areas(&self, scratch: &mut [u8]) -> Areas {
-        assert!(scratch.len() >= self.scratch);
-        let begin = scratch.as_mut_ptr();
+    /// The part of a block's `at`-th tile.
+    fn areas(&self, scratch: *mut u8, at: usize) -> Areas {
+        let Layout { sums, taps, gathered } = self.layout;
+        let tile = scratch.wrapping_add(sums + at * (taps + gathered));
         Areas {
-            taps: begin.cast(),
-            sums: begin.wrapping_add(Self::taps_bytes(&self.problem)).cast(),
-            gathered: begin
-                .wrapping_add(Self::head_bytes(&self.problem, self.ops))
-                .cast(),
+            sums: scratch.cast(),
+            tile: tile.cast(),
+            taps: tile.wrapping_add(size_of::<Tile>()).cast(),
+            gathered: tile.wrapping_add(taps).cast(),
         }
+    }
+
+    const fn tiles(&self) -> usize {
+        self.problem.output.n * self.problem.output.h * self.tiles_in_row
+    }
+
+    /// Finds what is known of a tile and gathers its input unless it is direct.
+    ///
+    /// # Safety
+    /// As [`Kernel::run`]; `areas` is this thread's.
+    unsafe fn place_tile(&self, input: BufferRef, tile: usize, areas: &Areas) {
+        let (row, columns) = self.place(tile);
+        let direct = self.is_direct(&columns);
+        let window = &self.problem.window;
+        let (taps, depth) = match self.merges(direct) {
+            true => (window.kernel[0], self.zeros.len()),
+            false => (window.taps(), self.problem.group_in),
+        };
+        let first = |image: &Image| image.row(row) + columns.start as isize * image.pixel_step;
+        // SAFETY: the part begins with room for it, and gathered input has the room that `new` computed.
+        unsafe {
+            areas.tile.write(Tile {
+                row,
+                first_column: columns.start,
+                columns: columns.len(),
+                output: first(&self.problem.output),
+                residual: self.problem.residual.as_ref().map_or(0, first),
+                taps,
+                depth,
+            });
+            if !direct {
+                self.gather(input, row, &columns, areas.gathered);
+            }
+        }
+    }
+
+    /// Output row and columns of a tile.
+    const fn place(&self, tile: usize) -> (usize, Range<usize>) {
+        (tile / self.tiles_in_row, self.columns(tile % self.tiles_in_row))
     }
 
     /// Columns of a tile: the row is divided evenly.
@@ -165,7 +255,8 @@ impl Dense {
     }
 
     /// Asks for the input of a tile that is computed next: its rows are too many for the processor to foresee.
-    fn prefetch(&self, input: BufferRef, row: usize, columns: &Range<usize>) {
+    fn prefetch(&self, input: BufferRef, tile: usize) {
+        let (row, columns) = self.place(tile);
         let Problem {
             input: image,
             window,
@@ -187,18 +278,19 @@ impl Dense {
     /// Fills the tap table of one tile and group. Each tap has as many values as [`Self::merges`] says.
     ///
     /// # Safety
-    /// `areas` is this thread's.
-    unsafe fn place_taps<'a>(
-        &'a self,
-        input: BufferRef,
-        row: usize,
-        columns: &Range<usize>,
-        group: usize,
-        areas: &'a Areas,
-    ) -> &'a [Tap] {
+    /// `areas` is this thread's, with the tile placed.
+    unsafe fn place_taps(&self, input: BufferRef, group: usize, areas: &Areas) {
         let Problem {
             input: image, window, ..
         } = &self.problem;
+        // SAFETY: the caller has placed it.
+        let Tile {
+            row,
+            first_column,
+            columns,
+            ..
+        } = unsafe { *areas.tile };
+        let columns = &(first_column..first_column + columns);
         let direct = self.is_direct(columns);
         let across = if self.merges(direct) { 1 } else { window.kernel[1] };
         let (n, y) = (row / self.problem.output.h, row % self.problem.output.h);
@@ -238,70 +330,75 @@ impl Dense {
                 }
             }
         }
-        // SAFETY: all entries were just written.
-        unsafe { std::slice::from_raw_parts(areas.taps, window.kernel[0] * across) }
     }
 
-    /// Computes one tile for some panels.
+    /// Computes some tiles for some panels.
     ///
     /// # Safety
-    /// As [`Kernel::run`]; `areas` is this thread's; a tile that is not direct has been gathered.
-    unsafe fn tile(
-        &self,
-        buffers: &[BufferRef],
-        row: usize,
-        columns: &Range<usize>,
-        panels: &[Panel],
-        areas: &Areas,
-    ) {
+    /// As [`Kernel::run`]; `scratch` is this thread's; tiles that are not direct have been gathered there.
+    unsafe fn block(&self, buffers: &[BufferRef], tiles: &Range<usize>, panels: &[Panel], scratch: *mut u8) {
+        let mut group = usize::MAX;
+        for (number, panel) in panels.iter().enumerate() {
+            for at in 0..tiles.len() {
+                let areas = self.areas(scratch, at);
+                // SAFETY: the same contract.
+                unsafe {
+                    if panel.group != group {
+                        self.place_taps(buffers[0], panel.group, &areas);
+                    }
+                    self.tile(buffers, panel, &areas);
+                }
+                let next = tiles.start + at + tiles.len();
+                if number + 1 == panels.len() && next < self.tiles() {
+                    self.prefetch(buffers[0], next);
+                }
+            }
+            group = panel.group;
+        }
+    }
+
+    /// Computes one tile for one panel.
+    ///
+    /// # Safety
+    /// As [`Kernel::run`]; `areas` is this thread's, with the tile and its taps placed.
+    unsafe fn tile(&self, buffers: &[BufferRef], panel: &Panel, areas: &Areas) {
         let Problem {
             output,
             residual,
             out_dtype,
             ..
         } = &self.problem;
+        // SAFETY: the caller has placed it.
+        let tile = unsafe { *areas.tile };
         let size = out_dtype.size_bytes() as isize;
-        let depth = match self.merges(self.is_direct(columns)) {
-            true => self.zeros.len(),
-            false => self.problem.group_in,
+        let channel = panel.channel as isize;
+        let finish = Finish {
+            sums: areas.sums,
+            sum_step: panel.vectors * self.ops.lanes,
+            rows: tile.columns,
+            channels: panel.channels,
+            activation: self.problem.activation,
+            out: buffers[2].at((tile.output + channel) * size),
+            out_step: output.pixel_step,
+            residual: match residual {
+                Some(_) => buffers[3].at((tile.residual + channel) * size),
+                None => std::ptr::null_mut(),
+            },
+            residual_step: residual.as_ref().map_or(0, |image| image.pixel_step),
         };
-        let mut taps: &[Tap] = &[];
-        let mut group = usize::MAX;
-        for panel in panels {
-            if panel.group != group {
-                group = panel.group;
-                // SAFETY: the same contract.
-                taps = unsafe { self.place_taps(buffers[0], row, columns, group, areas) };
-            }
-            let place = |image: &super::check::Image| {
-                image.row(row) + columns.start as isize * image.pixel_step + panel.channel as isize
-            };
-            let finish = Finish {
-                sums: areas.sums,
-                sum_step: panel.vectors * self.ops.lanes,
-                rows: columns.len(),
-                channels: panel.channels,
-                activation: self.problem.activation,
-                out: buffers[2].at(place(output) * size),
-                out_step: output.pixel_step,
-                residual: residual
-                    .as_ref()
-                    .map_or(std::ptr::null_mut(), |image| buffers[3].at(place(image) * size)),
-                residual_step: residual.as_ref().map_or(0, |image| image.pixel_step),
-            };
-            let dense = self.ops.dense[panel.vectors - 1][columns.len() - 1];
-            prefetch_rows(
-                finish.out,
-                finish.rows,
-                output.pixel_step * size,
-                panel.channels as isize * size,
-            );
-            // SAFETY: the taps cover the tile's pixels, the panel lies inside the checked weight buffer, the
-            // sums have room for the largest tile, and the output views are inside their buffers.
-            unsafe {
-                dense(taps, depth, buffers[1].at(panel.offset as isize), areas.sums);
-                (self.ops.of(*out_dtype).finish)(&finish);
-            }
+        let dense = self.ops.dense[panel.vectors - 1][tile.columns - 1];
+        prefetch_rows(
+            finish.out,
+            finish.rows,
+            output.pixel_step * size,
+            panel.channels as isize * size,
+        );
+        // SAFETY: the taps cover the tile's pixels, the panel lies inside the checked weight buffer, the sums have
+        // room for the largest tile, and the output views are inside their buffers.
+        unsafe {
+            let taps = std::slice::from_raw_parts(areas.taps, tile.taps);
+            dense(taps, tile.depth, buffers[1].at(panel.offset as isize), areas.sums);
+            (self.ops.of(*out_dtype).finish)(&finish);
         }
     }
 }
@@ -316,39 +413,41 @@ impl Kernel for Dense {
     }
 
     unsafe fn run(&self, buffers: &[BufferRef], pool: &ComputePool) {
-        let Problem { output, window, .. } = &self.problem;
-        let tiles = output.n * output.h * self.tiles_in_row;
-        // Few tiles are also divided by channels, so that late, small layers keep every thread busy.
-        let wanted = match pool.threads() {
-            1 => 1,
-            threads => (8 * threads).div_ceil(tiles),
+        let Problem { window, group_in, .. } = &self.problem;
+        let tiles = self.tiles();
+        let threads = pool.threads();
+        // Enough blocks to keep every thread busy; where there are few, in late, small layers, they are also divided by
+        // channels.
+        let block = match threads {
+            1 => self.block,
+            threads => (tiles / (8 * threads)).clamp(1, self.block),
         };
-        let parts = wanted.min(self.panels.len());
+        let blocks = tiles.div_ceil(block);
+        let wanted = match threads {
+            1 => 1,
+            threads => (8 * threads).div_ceil(blocks),
+        };
+        let (count, parts) = (self.panels.len(), wanted.min(self.panels.len()));
         let vectors = self.panels.iter().map(|p| p.vectors).sum::<usize>() / parts;
-        let work = self.ops.tile_rows() * window.taps() * self.problem.group_in * vectors;
-        share(pool, tiles * parts, work, &|units, scratch| {
-            let areas = self.areas(scratch);
-            let mut gathered = usize::MAX;
+        let work = block * self.ops.tile_rows() * window.taps() * group_in * vectors;
+        share(pool, blocks * parts, work, &|units, scratch| {
+            assert!(scratch.len() >= self.scratch);
+            let scratch = scratch.as_mut_ptr();
+            let mut placed = usize::MAX;
             for unit in units {
-                let (tile, part) = (unit / parts, unit % parts);
-                let (row, columns) = (tile / self.tiles_in_row, self.columns(tile % self.tiles_in_row));
-                if gathered != tile && !self.is_direct(&columns) {
-                    // SAFETY: the caller's contract.
-                    unsafe { self.gather(buffers[0], row, &columns, areas.gathered) };
-                    gathered = tile;
-                }
-                if tile + 1 < tiles {
-                    let next = tile + 1;
-                    self.prefetch(
-                        buffers[0],
-                        next / self.tiles_in_row,
-                        &self.columns(next % self.tiles_in_row),
-                    );
-                }
-                let count = self.panels.len();
-                let panels = &self.panels[count * part / parts..count * (part + 1) / parts];
+                let (index, part) = (unit / parts, unit % parts);
+                let range = index * block..tiles.min((index + 1) * block);
                 // SAFETY: the caller's contract; different units write different pixels or channels.
-                unsafe { self.tile(buffers, row, &columns, panels, &areas) };
+                unsafe {
+                    if placed != index {
+                        for (at, tile) in range.clone().enumerate() {
+                            self.place_tile(buffers[0], tile, &self.areas(scratch, at));
+                        }
+                        placed = index;
+                    }
+                    let panels = &self.panels[count * part / parts..count * (part + 1) / parts];
+                    self.block(buffers, &range, panels, scratch);
+                }
             }
         });
     }

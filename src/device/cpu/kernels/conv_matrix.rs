@@ -37,7 +37,7 @@ use super::{BufferRef, Kernel};
 use crate::device::cpu::pool::ComputePool;
 use crate::device::{Conv2dDesc, DeviceError};
 use crate::numeric::blockfloat::{BLOCK_VALUES, decode_block, encode_block};
-use crate::precision::{MatrixMath, MatrixOperand, WeightFormat};
+use crate::precision::{MatrixMath, MatrixOperand, OperandFormat};
 use crate::tensor::{DType, HostTensor, TensorSpec};
 
 /// Output channels that are computed together, and that share an exponent in block floats.
@@ -109,7 +109,7 @@ pub(super) fn pack(
             .zip(bias.iter().flat_map(|bias| &bias[first..][..channels]))
         {
             *place = match math.weights {
-                WeightFormat::F32 => *bias,
+                OperandFormat::F32 => *bias,
                 _ => bf16::from_f32(*bias).to_f32(),
             };
         }
@@ -127,10 +127,10 @@ pub(super) fn pack(
 }
 
 /// Weights as their format holds them.
-fn stored(format: WeightFormat, row: Row) -> Row {
+fn stored(format: OperandFormat, row: Row) -> Row {
     match format.block() {
         Some(block) => decode_block(block, &encode_block(block, &row)),
-        None if format == WeightFormat::Bf16 => row.map(|x| bf16::from_f32(x).to_f32()),
+        None if format == OperandFormat::Bf16 => row.map(|x| bf16::from_f32(x).to_f32()),
         None => row,
     }
 }

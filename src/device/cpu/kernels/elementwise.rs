@@ -80,7 +80,7 @@ pub(super) unsafe fn store_run(
 }
 
 /// The scratch of `K` blocks, as fp32.
-fn blocks<const K: usize>(scratch: &mut [u8]) -> [&mut [f32]; K] {
+pub(super) fn blocks<const K: usize>(scratch: &mut [u8]) -> [&mut [f32]; K] {
     let mut rest: &mut [f32] = bytemuck::cast_slice_mut(scratch);
     std::array::from_fn(|_| {
         let (block, tail) = std::mem::take(&mut rest).split_at_mut(BLOCK);

@@ -8,10 +8,20 @@
 //! | sigmoid | 4 ulp | below -86: 0 (absolute error under 5e-38); +infinity: 1 |
 //! | silu | 5 ulp | below -86: 0 (absolute error under 4e-36); -infinity: NaN, as `x / (1 + exp(-x))` is |
 //! | tanh | 3 ulp | +-infinity: +-1 |
+//! | erf | 3 ulp | +-infinity: +-1 |
+//! | gelu | 6 ulp | below -13.2: 0 (absolute error under 2e-37); -infinity: NaN, as `x (1 + erf) / 2` is |
+//! | gelu, tanh form | 5 ulp times `max(1, 2 abs(u))` | as gelu; `u` is the argument of the tanh |
+//! | log | 2 ulp | 0: -infinity; below 0: NaN; +infinity: +infinity |
+//! | softplus | 4 ulp | below -87.33654: 0 |
+//! | elu | 4 ulp | -infinity: -alpha |
+//! | mish | 6 ulp | below -87.33654: 0; -infinity: NaN, as `x tanh(softplus(x))` is |
+//! | sqrt, reciprocal | 0.5 ulp | of a negative number: NaN; of 0: infinity of its sign |
+//! | rsqrt | 1.5 ulp | of 0: infinity |
 //!
 //! NaN gives NaN everywhere.
 
 use super::lanes::Lanes;
+use super::special::{erf, expm1_of_negative, gelu, gelu_tanh, log, mish, softplus};
 use crate::device::{Activation, BinaryKind};
 
 /// A function of one element.
@@ -27,19 +37,19 @@ pub(super) trait Function2: Copy {
 }
 
 /// `1.5 * 2^23`: adding it to a float below 2^22 rounds that to an integer in the low bits.
-const TO_INTEGER: f32 = 12_582_912.0;
-const LOG2_E: f32 = std::f32::consts::LOG2_E;
+pub(super) const TO_INTEGER: f32 = 12_582_912.0;
+pub(super) const LOG2_E: f32 = std::f32::consts::LOG2_E;
 /// `ln 2` in two parts; the first has nine bits, so its product with any exponent is exact.
-const LN2_HIGH: f32 = 0.693_359_4;
-const LN2_LOW: f32 = -2.121_944_4e-4;
-const EXP_MIN: f32 = -87.336_54;
+pub(super) const LN2_HIGH: f32 = 0.693_359_4;
+pub(super) const LN2_LOW: f32 = -2.121_944_4e-4;
+pub(super) const EXP_MIN: f32 = -87.336_54;
 const EXP_MAX: f32 = 88.722_83;
 /// Where the sigmoid is cut to 0: there `1 + exp(-x)` is still below 2^125, as the reciprocal needs.
 const SIGMOID_MIN: f32 = -86.0;
 
 /// `exp(r) = 1 + r + r^2 (c[0] + c[1] r + ...)` for `|r| <= ln 2 / 2`: least maximum of the relative error
 /// (4e-9), fitted with the first two coefficients held at 1.
-const EXP: [f32; 5] = [
+pub(super) const EXP: [f32; 5] = [
     0.499_999_94,
     0.166_665_2,
     0.041_668_408,
@@ -76,7 +86,7 @@ pub(super) fn exp<V: Lanes>(x: V) -> V {
 /// `1 / d` for `1 <= d < 2^125`, within 1 ulp: a cubic step takes the seed's error from 0.0506 to 1.3e-4, a
 /// quadratic one to 1.7e-8. Unlike a division it shares the multiply-add units, which is twice as fast.
 #[inline(always)]
-fn reciprocal<V: Lanes>(d: V) -> V {
+pub(super) fn reciprocal<V: Lanes>(d: V) -> V {
     let one = d.like(1.0);
     let r = d.reciprocal_seed();
     let h = d.neg_fma(r, one);
@@ -88,7 +98,7 @@ fn reciprocal<V: Lanes>(d: V) -> V {
 
 /// `1 / (1 + exp(-x))` for every `x` but NaN, which gives an arbitrary value.
 #[inline(always)]
-fn sigmoid_of_number<V: Lanes>(x: V) -> V {
+pub(super) fn sigmoid_of_number<V: Lanes>(x: V) -> V {
     let inside = x.like(SIGMOID_MIN).larger(x);
     let inside = x.like(-SIGMOID_MIN).smaller(inside);
     // exp(-x), with the signs moved into the constants: `r` is the negated remainder.
@@ -132,6 +142,18 @@ fn clip<V: Lanes>(x: V, low: f32, high: f32) -> V {
     x.like(high).smaller(x)
 }
 
+/// `yes`, or 0 where `x` is NaN.
+#[inline(always)]
+fn number<V: Lanes>(x: V, yes: V) -> V {
+    x.if_nan(x.like(0.0), yes)
+}
+
+/// `x` without its fraction.
+#[inline(always)]
+fn cut<V: Lanes>(x: V) -> V {
+    x.abs().floor().with_sign_of(x)
+}
+
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident { $($field:ident),* } |$self:ident, $x:ident| $body:expr;)*) => {
         $(
@@ -170,6 +192,38 @@ functions! {
     Tanh {} |self, x| tanh(x);
     /// [`Activation::Exp`]
     Exp {} |self, x| exp(x);
+    /// [`Activation::Erf`]
+    Erf {} |self, x| erf(x);
+    /// [`Activation::Gelu`]
+    Gelu {} |self, x| gelu(x);
+    /// [`Activation::GeluTanh`]
+    GeluTanh {} |self, x| gelu_tanh(x);
+    /// [`Activation::Sqrt`]
+    Sqrt {} |self, x| x.sqrt();
+    /// [`Activation::Rsqrt`]
+    Rsqrt {} |self, x| x.like(1.0).div(x.sqrt());
+    /// [`Activation::Abs`]
+    Abs {} |self, x| x.abs();
+    /// [`Activation::Neg`]
+    Neg {} |self, x| x.like(-0.0).sub(x);
+    /// [`Activation::Log`]
+    Log {} |self, x| log(x);
+    /// [`Activation::Softplus`]
+    Softplus {} |self, x| softplus(x);
+    /// [`Activation::Elu`]
+    Elu { alpha } |self, x| {
+        x.if_less(x.like(0.0), x.like(self.alpha).mul(expm1_of_negative(x)), x)
+    };
+    /// [`Activation::Reciprocal`]
+    Reciprocal {} |self, x| x.like(1.0).div(x);
+    /// [`Activation::Floor`]
+    Floor {} |self, x| x.floor();
+    /// [`Activation::Ceil`]
+    Ceil {} |self, x| x.like(-0.0).sub(x.like(-0.0).sub(x).floor());
+    /// [`Activation::Round`]
+    Round {} |self, x| x.round_even();
+    /// [`Activation::Mish`]
+    Mish {} |self, x| mish(x);
 }
 
 /// Runs `$body` with `$f` bound to the [`Function`] of an activation.
@@ -224,6 +278,66 @@ macro_rules! with_activation {
                 let $f = formula::Exp {};
                 $body
             }
+            Activation::Erf => {
+                let $f = formula::Erf {};
+                $body
+            }
+            Activation::Gelu => {
+                let $f = formula::Gelu {};
+                $body
+            }
+            Activation::GeluTanh => {
+                let $f = formula::GeluTanh {};
+                $body
+            }
+            Activation::Sqrt => {
+                let $f = formula::Sqrt {};
+                $body
+            }
+            Activation::Rsqrt => {
+                let $f = formula::Rsqrt {};
+                $body
+            }
+            Activation::Abs => {
+                let $f = formula::Abs {};
+                $body
+            }
+            Activation::Neg => {
+                let $f = formula::Neg {};
+                $body
+            }
+            Activation::Log => {
+                let $f = formula::Log {};
+                $body
+            }
+            Activation::Softplus => {
+                let $f = formula::Softplus {};
+                $body
+            }
+            Activation::Elu { alpha } => {
+                let $f = formula::Elu { alpha: alpha.get() };
+                $body
+            }
+            Activation::Reciprocal => {
+                let $f = formula::Reciprocal {};
+                $body
+            }
+            Activation::Floor => {
+                let $f = formula::Floor {};
+                $body
+            }
+            Activation::Ceil => {
+                let $f = formula::Ceil {};
+                $body
+            }
+            Activation::Round => {
+                let $f = formula::Round {};
+                $body
+            }
+            Activation::Mish => {
+                let $f = formula::Mish {};
+                $body
+            }
         }
     }};
 }
@@ -260,6 +374,22 @@ functions2! {
     Max |x, y| x.if_nan(x, x.larger(y));
     /// [`BinaryKind::Min`]
     Min |x, y| x.if_nan(x, x.smaller(y));
+    /// [`BinaryKind::Equal`]
+    Equal |x, y| {
+        let zero = x.like(0.0);
+        let not_less = x.if_less(y, zero, number(x, number(y, x.like(1.0))));
+        y.if_less(x, zero, not_less)
+    };
+    /// [`BinaryKind::Less`]
+    Less |x, y| x.if_less(y, x.like(1.0), x.like(0.0));
+    /// [`BinaryKind::LessOrEqual`]
+    LessOrEqual |x, y| y.if_less(x, x.like(0.0), number(x, number(y, x.like(1.0))));
+    /// [`BinaryKind::Quotient`]
+    Quotient |x, y| cut(x.div(y));
+    /// [`BinaryKind::Remainder`]
+    Remainder |x, y| x.div(y).floor().neg_fma(y, x);
+    /// [`BinaryKind::LeakyRelu`]
+    LeakyReluBy |x, y| x.if_less(x.like(0.0), x.mul(y), x);
 }
 
 /// Runs `$body` with `$f` bound to the [`Function2`] of a binary operation.
@@ -290,6 +420,30 @@ macro_rules! with_binary {
             }
             BinaryKind::Min => {
                 let $f = formula::Min;
+                $body
+            }
+            BinaryKind::Equal => {
+                let $f = formula::Equal;
+                $body
+            }
+            BinaryKind::Less => {
+                let $f = formula::Less;
+                $body
+            }
+            BinaryKind::LessOrEqual => {
+                let $f = formula::LessOrEqual;
+                $body
+            }
+            BinaryKind::Quotient => {
+                let $f = formula::Quotient;
+                $body
+            }
+            BinaryKind::Remainder => {
+                let $f = formula::Remainder;
+                $body
+            }
+            BinaryKind::LeakyRelu => {
+                let $f = formula::LeakyReluBy;
                 $body
             }
         }

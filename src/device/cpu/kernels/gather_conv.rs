@@ -2,7 +2,8 @@
 //!
 //! A thread takes a block of output rows, whose sums stay in the second-level cache. Tap by tap it lists the rows of the
 //! block that have an input there, gathers the inputs (widened where they are bf16) and adds their products to the sums,
-//! a tile of rows and a panel of output channels at a time. A row's sums thus do not depend on which rows share its
+//! a tile of rows and a panel of output channels at a time; [`super::gather_conv_dot`] multiplies bf16 without widening
+//! it. A row's sums thus do not depend on which rows share its
 //! tiles: every block size, tile size and number of threads gives the same bits.
 
 use std::fmt;
@@ -10,12 +11,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::check::{MAX_CHANNELS, MAX_SCRATCH, ensure, required_bytes, writes_each_place_once};
+use super::dot::DOT_LANES;
+use super::gather_conv_dot::{DotProducts, GatheredRows};
 use super::nest::share;
 use super::ops::Ops;
 use super::pack::Panels;
-use super::{BufferRef, Kernel};
+use super::{BufferRef, Kernel, KernelSet};
 use crate::device::cpu::pool::ComputePool;
-use crate::device::{Activation, BinaryKind, DeviceError, GatherConvDesc, Operand};
+use crate::device::{Activation, BinaryKind, DeviceError, GatherConvDesc, Operand, WeightForm};
 use crate::tensor::{DType, HostTensor, TensorSpec};
 
 pub(super) const OP: &str = "gather_conv";
@@ -82,20 +85,24 @@ struct Problem {
     residual: Option<Rows>,
     output: Option<Rows>,
     terms: Vec<Rows>,
+    weights: WeightForm,
     activation: Activation,
 }
 
 impl Problem {
     fn new(desc: &GatherConvDesc) -> Result<Self, DeviceError> {
         let (table, index) = (&desc.table.view, &desc.index.view);
-        let results = || desc.output.iter().chain(&desc.terms);
-        ensure(results().next().is_some() && desc.terms.len() <= 2, OP, || {
-            format!(
-                "{} outputs and {} terms; there must be one of either, and at most two terms",
-                usize::from(desc.output.is_some()),
-                desc.terms.len()
-            )
-        })?;
+        ensure(
+            desc.results().next().is_some() && desc.terms.len() <= 2,
+            OP,
+            || {
+                format!(
+                    "{} outputs and {} terms; there must be one of either, and at most two terms",
+                    usize::from(desc.output.is_some()),
+                    desc.terms.len()
+                )
+            },
+        )?;
         ensure(table.rank() == 2 && index.rank() == 2, OP, || {
             format!(
                 "table {} and index {} must be [V, Cin] and [rows, K]",
@@ -107,7 +114,7 @@ impl Problem {
         })?;
         let (rows, taps) = (index.shape[0], index.shape[1]);
         let mut cout = None;
-        for operand in results().chain(&desc.residual) {
+        for operand in desc.results().chain(&desc.residual) {
             let shape = operand.view.shape;
             let fits = shape.rank() == 2 && shape[0] == rows && *cout.get_or_insert(shape[1]) == shape[1];
             ensure(fits, OP, || {
@@ -158,8 +165,17 @@ impl Problem {
                 .transpose()?,
             output: output.into_iter().next().transpose()?,
             terms: terms.collect::<Result<_, _>>()?,
+            weights: desc.weights,
             activation: desc.activation,
         })
+    }
+
+    /// The products of bf16 without widening, where all of it is bf16 and the kernel set has a way.
+    fn dot(&self, set: KernelSet) -> Result<Option<DotProducts>, DeviceError> {
+        match self.table.dtype {
+            DType::Bf16 => DotProducts::new([self.taps, self.cin, self.cout], self.weights, set),
+            _ => Ok(None),
+        }
     }
 
     fn panels(&self, lanes: usize) -> Result<Panels, DeviceError> {
@@ -173,7 +189,7 @@ pub(super) fn pack(
     desc: &GatherConvDesc,
     weight: &[f32],
     bias: Option<&[f32]>,
-    lanes: usize,
+    (set, lanes): (KernelSet, usize),
 ) -> Result<HostTensor, DeviceError> {
     let problem = Problem::new(desc)?;
     let (fan_in, cout) = (problem.taps * problem.cin, problem.cout);
@@ -191,25 +207,57 @@ pub(super) fn pack(
             bias.map_or(0, <[f32]>::len)
         )
     })?;
+    let bias = |channel: usize| bias.map_or(0.0, |b| b[channel]);
+    if let Some(dot) = problem.dot(set)? {
+        return dot.pack(
+            |channel, tap, input| weight[channel * fan_in + tap * problem.cin + input],
+            bias,
+        );
+    }
     let panels = problem.panels(lanes)?;
     let mut packed = HostTensor::zeros(TensorSpec::new(&[panels.len()], DType::F32)?);
     panels.fill(packed.as_mut_slice()?, |channel, row| match row.checked_sub(1) {
-        None => bias.map_or(0.0, |b| b[channel]),
-        Some(input) => weight[channel * fan_in + input],
+        None => bias(channel),
+        Some(input) => problem
+            .weights
+            .split(weight[channel * fan_in + input])
+            .iter()
+            .sum(),
     });
     Ok(packed)
+}
+
+/// How products are made and summed.
+enum Products {
+    /// In fp32, fused.
+    Fused(Panels),
+    /// In bf16.
+    Dot(DotProducts),
+}
+
+impl Products {
+    const fn panels(&self) -> &Panels {
+        match self {
+            Self::Fused(panels) => panels,
+            Self::Dot(dot) => dot.panels(),
+        }
+    }
 }
 
 /// A prepared sparse convolution.
 struct GatherConv {
     problem: Problem,
-    panels: Panels,
+    products: Products,
+    /// Lanes of a panel's vector.
+    lanes: usize,
     required: Vec<usize>,
     ops: &'static Ops,
     /// Output rows of a block.
     block: usize,
     /// Values from one row of sums to the next.
     sum_step: usize,
+    /// Values of the parts of the scratch: sums, rows, a tile, and each list.
+    sizes: [usize; 4],
     scratch: usize,
 }
 
@@ -218,21 +266,31 @@ struct GatherConv {
 struct Areas {
     /// `[block][sum_step]`
     sums: *mut f32,
-    /// Gathered inputs `[block][cin]`; residuals and rounded results `[block][sum_step]` once all taps are done.
+    /// Gathered inputs, a row for each of the block; residuals and rounded results `[block][sum_step]` once all taps are
+    /// done.
     rows: *mut f32,
+    /// Sums of one tile of bf16 products.
+    tile: *mut f32,
     /// Rows of the table, and rows of the block, that a tap connects.
     inputs: *mut u32,
     places: *mut u32,
 }
 
 /// Prepares a sparse convolution.
-pub(super) fn prepare(desc: &GatherConvDesc, ops: &'static Ops) -> Result<Arc<dyn Kernel>, DeviceError> {
+pub(super) fn prepare(
+    desc: &GatherConvDesc,
+    ops: &'static Ops,
+    set: KernelSet,
+) -> Result<Arc<dyn Kernel>, DeviceError> {
     let problem = Problem::new(desc)?;
-    let panels = problem.panels(ops.lanes)?;
+    let (products, lanes) = match problem.dot(set)? {
+        Some(dot) => (Products::Dot(dot), DOT_LANES),
+        None => (Products::Fused(problem.panels(ops.lanes)?), ops.lanes),
+    };
     let mut required = vec![
         required_bytes(OP, "table", &desc.table)?,
         required_bytes(OP, "index", &desc.index)?,
-        panels.bytes(),
+        products.panels().bytes(),
     ];
     for (name, operand) in (desc.residual.iter().map(|r| ("residual", r)))
         .chain(desc.output.iter().map(|o| ("output", o)))
@@ -240,13 +298,16 @@ pub(super) fn prepare(desc: &GatherConvDesc, ops: &'static Ops) -> Result<Arc<dy
     {
         required.push(required_bytes(OP, name, operand)?);
     }
-    let sum_step = problem.cout.next_multiple_of(ops.lanes);
-    let wide = problem.cin.max(sum_step);
+    let sum_step = problem.cout.next_multiple_of(lanes);
+    let (row, more, tile) = match &products {
+        Products::Fused(_) => (problem.cin, 0, 0),
+        Products::Dot(dot) => (dot.row_values(), dot.most_rows(), dot.tile_values()),
+    };
     // None of these overflows: channels are at most 2²⁰.
+    let wide = row.max(sum_step);
     let block = (BLOCK_VALUES / (wide + sum_step)).clamp(BLOCK_ROWS.start, BLOCK_ROWS.end - 1);
-    let scratch = GatherConv::part_bytes(block * sum_step)
-        + GatherConv::part_bytes(block * wide)
-        + 2 * GatherConv::part_bytes(block);
+    let sizes = [block * sum_step, (block + more) * wide, tile, block];
+    let scratch = sizes.map(GatherConv::part_bytes).iter().sum::<usize>() + GatherConv::part_bytes(block);
     ensure(scratch <= MAX_SCRATCH, OP, || {
         format!(
             "rows of {} and {} channels are too long to hold",
@@ -255,11 +316,13 @@ pub(super) fn prepare(desc: &GatherConvDesc, ops: &'static Ops) -> Result<Arc<dy
     })?;
     Ok(Arc::new(GatherConv {
         problem,
-        panels,
+        products,
+        lanes,
         required,
         ops,
         block,
         sum_step,
+        sizes,
         scratch,
     }))
 }
@@ -272,15 +335,19 @@ impl GatherConv {
 
     fn areas(&self, scratch: &mut [u8]) -> Areas {
         assert!(scratch.len() >= self.scratch);
-        let sums = scratch.as_mut_ptr();
-        let rows = sums.wrapping_add(Self::part_bytes(self.block * self.sum_step));
-        let inputs = rows.wrapping_add(Self::part_bytes(self.block * self.problem.cin.max(self.sum_step)));
-        let places = inputs.wrapping_add(Self::part_bytes(self.block));
+        let mut next = scratch.as_mut_ptr();
+        let [sums, rows, tile, list] = self.sizes;
+        let mut part = |values: usize| {
+            let begin = next;
+            next = next.wrapping_add(Self::part_bytes(values));
+            begin
+        };
         Areas {
-            sums: sums.cast(),
-            rows: rows.cast(),
-            inputs: inputs.cast(),
-            places: places.cast(),
+            sums: part(sums).cast(),
+            rows: part(rows).cast(),
+            tile: part(tile).cast(),
+            inputs: part(list).cast(),
+            places: part(list).cast(),
         }
     }
 
@@ -310,7 +377,7 @@ impl GatherConv {
         count
     }
 
-    /// Gathers the listed rows of the table as fp32.
+    /// Gathers the listed rows of the table: as fp32, or as they are with zeros behind their channels.
     ///
     /// # Safety
     /// As [`Kernel::run`]; `areas` is this thread's, with `count` rows listed.
@@ -320,8 +387,11 @@ impl GatherConv {
         for at in 0..count {
             // SAFETY: listed rows are below the table's number of rows, and there is room for a block of them.
             unsafe {
-                let row = *areas.inputs.add(at) as usize;
-                widen(self.problem.table.at(table, row), areas.rows.add(at * cin), cin);
+                let row = self.problem.table.at(table, *areas.inputs.add(at) as usize);
+                match &self.products {
+                    Products::Fused(_) => widen(row, areas.rows.add(at * cin), cin),
+                    Products::Dot(dot) => dot.take_row(row, areas.rows, at),
+                }
             }
         }
     }
@@ -331,16 +401,38 @@ impl GatherConv {
     /// # Safety
     /// As [`Kernel::run`]; `areas` is this thread's, with `count` rows listed and gathered.
     unsafe fn add_tap(&self, weights: BufferRef, tap: usize, count: usize, areas: &Areas) {
+        let panels = match &self.products {
+            Products::Fused(panels) => panels,
+            Products::Dot(dot) => {
+                let rows = GatheredRows {
+                    rows: areas.rows.cast(),
+                    count,
+                    places: areas.places,
+                };
+                // SAFETY: the rows were gathered, the weights are as large as the panels need, places are different rows
+                // of the block, and a row of sums has room for every panel.
+                unsafe {
+                    dot.add_tap(
+                        weights,
+                        tap,
+                        &rows,
+                        self.ops,
+                        areas.tile,
+                        (areas.sums, self.sum_step),
+                    )
+                };
+                return;
+            }
+        };
         let cin = self.problem.cin;
         let tiles = count.div_ceil(self.ops.tile_rows());
-        for panel in &self.panels.list {
-            let width = panel.vectors * self.ops.lanes;
+        for panel in &panels.list {
+            let width = panel.vectors * self.lanes;
             let weights: *const f32 = weights.at((panel.offset + (1 + tap * cin) * width) as isize);
             for tile in 0..tiles {
                 let rows = count * tile / tiles..count * (tile + 1) / tiles;
                 let gathered = self.ops.gathered[panel.vectors - 1][rows.len() - 1];
-                // SAFETY: the rows were gathered, the panel lies inside the checked weights, places are different rows
-                // of the block, and a row of sums has room for every panel.
+                // SAFETY: as above.
                 unsafe {
                     gathered(
                         areas.rows.add(rows.start * cin),
@@ -362,8 +454,8 @@ impl GatherConv {
     unsafe fn block(&self, buffers: &[BufferRef], rows: Range<usize>, areas: &Areas) {
         // SAFETY: the caller's contract; the sums have room for a block of rows.
         unsafe {
-            for panel in &self.panels.list {
-                let width = panel.vectors * self.ops.lanes;
+            for panel in &self.products.panels().list {
+                let width = panel.vectors * self.lanes;
                 let bias: *const f32 = buffers[2].at(panel.offset as isize);
                 for row in 0..rows.len() {
                     let sums = areas.sums.add(row * self.sum_step + panel.channel);
@@ -440,15 +532,23 @@ impl Kernel for GatherConv {
 
     unsafe fn run(&self, buffers: &[BufferRef], pool: &ComputePool) {
         let rows = self.problem.rows;
-        let vectors = self.sum_step / self.ops.lanes;
+        let vectors = self.sum_step / self.lanes;
         // About a third of the taps have an input.
         let work = (self.problem.taps * self.problem.cin * vectors * self.block / 3).max(1);
         share(pool, rows.div_ceil(self.block), work, &|blocks, scratch| {
             let areas = self.areas(scratch);
+            let dot = match &self.products {
+                Products::Fused(_) => None,
+                Products::Dot(dot) => Some(dot),
+            };
+            // SAFETY: the kernel set vouches for the instructions.
+            dot.inspect(|dot| unsafe { dot.begin() });
             for first in blocks.map(|unit| unit * self.block) {
                 // SAFETY: the caller's contract; different blocks write different rows.
                 unsafe { self.block(buffers, first..rows.min(first + self.block), &areas) };
             }
+            // SAFETY: as for the beginning.
+            dot.inspect(|dot| unsafe { dot.end() });
         });
     }
 }
@@ -464,10 +564,14 @@ impl fmt::Debug for GatherConv {
             table,
             ..
         } = &self.problem;
+        let how = match &self.products {
+            Products::Fused(_) => format!("{} lanes", self.lanes),
+            Products::Dot(dot) => dot.kind().to_string(),
+        };
         write!(
             f,
-            "GatherConv({}, {rows} rows of {taps} taps, {known} x {cin} to {cout}, {} lanes)",
-            table.dtype, self.ops.lanes
+            "GatherConv({}, {rows} rows of {taps} taps, {known} x {cin} to {cout}, {how})",
+            table.dtype
         )
     }
 }

@@ -110,10 +110,31 @@ pub(super) trait Lanes: Copy {
     /// An approximation of `1 / self` with a relative error below 0.0506, for normal positive values below
     /// 2^125: the exponent negated and the mantissa approximated linearly by one integer subtraction.
     fn reciprocal_seed(self) -> Self;
+
+    /// Square root, rounded once.
+    fn sqrt(self) -> Self;
+
+    /// The next integer at or below.
+    fn floor(self) -> Self;
+
+    /// The nearest integer; of two, the even one.
+    fn round_even(self) -> Self;
+
+    /// `floor(log2(self))` of a normal positive value.
+    fn exponent(self) -> Self;
+
+    /// `self / 2^exponent`, in `[1, 2)`, of a normal positive value.
+    fn mantissa(self) -> Self;
 }
 
 /// Bits from which [`Lanes::reciprocal_seed`] subtracts: balances the error of the linear approximation.
 pub(super) const RECIPROCAL_MAGIC: u32 = 0x7ef3_11c3;
+
+/// The bits of the mantissa.
+pub(super) const MANTISSA: u32 = 0x007f_ffff;
+
+/// The bits of 1.
+pub(super) const ONE: u32 = 0x3f80_0000;
 
 /// One lane.
 impl Lanes for f32 {
@@ -225,6 +246,26 @@ impl Lanes for f32 {
 
     fn reciprocal_seed(self) -> Self {
         Self::from_bits(RECIPROCAL_MAGIC.wrapping_sub(self.to_bits()))
+    }
+
+    fn sqrt(self) -> Self {
+        f32::sqrt(self)
+    }
+
+    fn floor(self) -> Self {
+        f32::floor(self)
+    }
+
+    fn round_even(self) -> Self {
+        self.round_ties_even()
+    }
+
+    fn exponent(self) -> Self {
+        (self.to_bits() as i32 >> 23) as Self - 127.0
+    }
+
+    fn mantissa(self) -> Self {
+        Self::from_bits(self.to_bits() & MANTISSA | ONE)
     }
 }
 

@@ -8,16 +8,19 @@
 //!
 //! - `check`: shapes, bounds, types
 //! - `lanes`, `simd_avx2`, `simd_avx512`, `ops`: vector types and the functions instantiated for each
-//! - `formula`: activations
+//! - `formula`, `special`: activations
 //! - `tile`: the inner loops of convolution and pooling
 //! - `geometry`, `conv`, `conv_dense`, `conv_depthwise`, `pack`: convolution
 //! - `conv_matrix`: convolution with the arithmetic of a matrix engine
 //! - `dot`, `conv_dot`, `simd_amx`, `simd_pairs`: dense convolution of bf16 with instructions that multiply bf16; these
 //!   sum otherwise, and which of them a device uses is part of its [`KernelSet`]
 //! - `pillars`: the feature net of pillars, made of the convolution's tiles
-//! - `gather_conv`: sparse convolutions, pair by pair of rows
+//! - `gather_conv`, `gather_conv_dot`: sparse convolutions, pair by pair of rows
 //! - `pooling`, `softmax`, `elementwise`, `copy`, `indexed`, `gather_rows`: the other operations
+//! - `select`, `pick`, `resize_taps`: choice by a condition, moves by an index on the device, resizing by weights
 //! - `topk`, `split_index`, `local_max`, `grid_sample`, `segment`: selections and samplings
+//! - `matmul` and `sdpa` on the convolution's tiles, with `matrix`, the packing that they share
+//! - `layer_norm`, `reduce`, and `rows`, functions of rows
 //! - `nest`: loops over strided views
 
 mod check;
@@ -31,18 +34,28 @@ mod dot;
 mod elementwise;
 mod formula;
 mod gather_conv;
+mod gather_conv_dot;
 mod gather_rows;
 mod geometry;
 mod grid_sample;
 mod indexed;
 mod lanes;
+mod layer_norm;
 mod local_max;
+mod matmul;
+mod matrix;
 mod nest;
 mod ops;
 mod pack;
+mod pick;
 mod pillars;
 mod pooling;
+mod reduce;
+mod resize_taps;
+mod rows;
+mod sdpa;
 mod segment;
+mod select;
 #[cfg(target_arch = "x86_64")]
 mod simd_amx;
 #[cfg(target_arch = "x86_64")]
@@ -52,6 +65,7 @@ mod simd_avx512;
 #[cfg(target_arch = "x86_64")]
 mod simd_pairs;
 mod softmax;
+mod special;
 mod split_index;
 mod tile;
 mod topk;
@@ -143,11 +157,40 @@ pub fn prepare(op: &OpDesc, set: impl Into<KernelSet>) -> Result<Arc<dyn Kernel>
         } => indexed::prepare_gather(src, dst, *axis, indices)?,
         OpDesc::GatherRows { table, index, dst } => gather_rows::prepare(table, index, dst)?,
         OpDesc::Pillars(desc) => pillars::prepare(desc, ops)?,
-        OpDesc::GatherConv(desc) => gather_conv::prepare(desc, ops)?,
+        OpDesc::GatherConv(desc) => gather_conv::prepare(desc, ops, set)?,
+        OpDesc::Select {
+            condition,
+            yes,
+            no,
+            dst,
+        } => select::prepare([condition, yes, no, dst], ops)?,
+        OpDesc::GatherElements {
+            src,
+            index,
+            dst,
+            axis,
+        } => pick::prepare_gather(src, index, dst, *axis)?,
+        OpDesc::ScatterElements {
+            updates,
+            index,
+            dst,
+            axis,
+            combine,
+        } => pick::prepare_scatter([updates, index, dst], *axis, *combine, ops)?,
+        OpDesc::ResizeTaps {
+            src,
+            dst,
+            rows,
+            columns,
+        } => resize_taps::prepare(src, dst, [rows, columns], ops)?,
+        OpDesc::MatMul(desc) => matmul::prepare(desc, ops, rows::for_isa(set.isa))?,
+        OpDesc::LayerNorm(desc) => layer_norm::prepare(desc, ops, rows::for_isa(set.isa))?,
+        OpDesc::Reduce(desc) => reduce::prepare(desc, ops, rows::for_isa(set.isa))?,
         OpDesc::TopK(desc) => topk::prepare(desc)?,
         OpDesc::SplitIndex(desc) => split_index::prepare(desc)?,
         OpDesc::LocalMax(desc) => local_max::prepare(desc, ops)?,
         OpDesc::GridSample(desc) => grid_sample::prepare(desc, ops)?,
         OpDesc::SegmentReduce(desc) => segment::prepare(desc, ops)?,
+        OpDesc::Sdpa(desc) => sdpa::prepare(desc, ops, rows::for_isa(set.isa))?,
     })
 }

@@ -7,6 +7,7 @@ use crate::tensor::DType;
 
 pub(super) type DenseFn = unsafe fn(&[Tap], usize, *const f32, *mut f32);
 pub(super) type GatheredFn = unsafe fn(*const f32, usize, *const f32, *const u32, *mut f32, usize);
+pub(super) type AddRowsFn = unsafe fn(*const f32, usize, *const u32, usize, *mut f32, usize);
 pub(super) type DepthwiseFn = unsafe fn(&[Tap], usize, usize, usize, *const f32, *mut f32);
 pub(super) type FinishFn = unsafe fn(&Finish);
 pub(super) type PoolFn = unsafe fn(&[*const u8], usize, PoolKind, f32, *mut u8);
@@ -37,6 +38,8 @@ pub(super) struct Ops {
     pub(super) dense: [&'static [DenseFn]; PANEL_VECTORS],
     /// [`super::tile::gathered`] for one vector and two vectors of channels, by number of rows less one.
     pub(super) gathered: [&'static [GatheredFn]; PANEL_VECTORS],
+    /// See [`super::tile::add_rows`].
+    pub(super) add_rows: AddRowsFn,
     /// [`super::tile::depthwise`] for whole vectors and part of one, by number of pixels less one.
     pub(super) depthwise: [&'static [DepthwiseFn]; 2],
     /// Functions for fp32 storage.
@@ -102,6 +105,19 @@ macro_rules! instantiate {
             ) {
                 // SAFETY: the same contract.
                 unsafe { tile::gathered::<$lanes, MR, NV>(rows, cin, weights, places, sums, sum_step) }
+            }
+
+            $(#[$feature])?
+            unsafe fn add_rows(
+                from: *const f32,
+                width: usize,
+                places: *const u32,
+                count: usize,
+                to: *mut f32,
+                to_step: usize,
+            ) {
+                // SAFETY: the same contract.
+                unsafe { tile::add_rows::<$lanes>(from, width, places, count, to, to_step) }
             }
 
             $(#[$feature])?
@@ -173,6 +189,7 @@ macro_rules! instantiate {
                 lanes: <$lanes as Lanes>::N,
                 dense: [&[$(dense::<$rows, 1>),*], &[$(dense::<$rows, 2>),*]],
                 gathered: [&[$(gathered::<$rows, 1>),*], &[$(gathered::<$rows, 2>),*]],
+                add_rows,
                 depthwise: [&[$(depthwise::<$rows, false>),*], &[$(depthwise::<$rows, true>),*]],
                 f32: storage::<f32>(),
                 bf16: storage::<bf16>(),

@@ -156,7 +156,7 @@ pub fn pack_weights(weights: &WeightDesc<'_>, set: impl Into<KernelSet>) -> Resu
             pillars::pack(desc, &first, second.as_ref(), lanes(pillars::OP)?)
         }
         WeightDesc::GatherConv { desc, weight, bias } => {
-            gather_conv::pack(desc, weight, bias, lanes(gather_conv::OP)?)
+            gather_conv::pack(desc, weight, bias, (set, lanes(gather_conv::OP)?))
         }
     }
 }

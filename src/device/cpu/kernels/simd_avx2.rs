@@ -4,8 +4,9 @@ use std::arch::x86_64::*;
 
 use half::bf16;
 
-use super::lanes::{Lanes, RECIPROCAL_MAGIC};
+use super::lanes::{Lanes, MANTISSA, ONE, RECIPROCAL_MAGIC};
 use super::ops::instantiate;
+use super::rows::instantiate_rows;
 
 /// Eight lanes.
 #[derive(Clone, Copy)]
@@ -166,10 +167,26 @@ impl Lanes for Ymm {
             let magic = _mm256_set1_epi32(RECIPROCAL_MAGIC as i32);
             _mm256_castsi256_ps(_mm256_sub_epi32(magic, _mm256_castps_si256(self.0)))
         };
+        sqrt(self) _mm256_sqrt_ps(self.0);
+        floor(self) _mm256_floor_ps(self.0);
+        round_even(self) _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(self.0);
+        exponent(self) {
+            let biased = _mm256_srai_epi32::<23>(_mm256_castps_si256(self.0));
+            _mm256_sub_ps(_mm256_cvtepi32_ps(biased), _mm256_set1_ps(127.0))
+        };
+        mantissa(self) {
+            let bits = _mm256_and_si256(_mm256_castps_si256(self.0), _mm256_set1_epi32(MANTISSA as i32));
+            _mm256_castsi256_ps(_mm256_or_si256(bits, _mm256_set1_epi32(ONE as i32)))
+        };
     }
 }
 
 instantiate! {
     #[target_feature(enable = "avx2,fma")]
     Ymm, tile rows: [1 2 3 4 5 6]
+}
+
+instantiate_rows! {
+    #[target_feature(enable = "avx2,fma")]
+    Ymm
 }

@@ -4,8 +4,9 @@ use std::arch::x86_64::*;
 
 use half::bf16;
 
-use super::lanes::{Lanes, RECIPROCAL_MAGIC};
+use super::lanes::{Lanes, MANTISSA, ONE, RECIPROCAL_MAGIC};
 use super::ops::instantiate;
+use super::rows::instantiate_rows;
 
 /// Sixteen lanes.
 #[derive(Clone, Copy)]
@@ -146,10 +147,26 @@ impl Lanes for Zmm {
             let magic = _mm512_set1_epi32(RECIPROCAL_MAGIC as i32);
             _mm512_castsi512_ps(_mm512_sub_epi32(magic, _mm512_castps_si512(self.0)))
         };
+        sqrt(self) _mm512_sqrt_ps(self.0);
+        floor(self) _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC }>(self.0);
+        round_even(self) _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(self.0);
+        exponent(self) {
+            let biased = _mm512_srai_epi32::<23>(_mm512_castps_si512(self.0));
+            _mm512_sub_ps(_mm512_cvtepi32_ps(biased), _mm512_set1_ps(127.0))
+        };
+        mantissa(self) {
+            let bits = _mm512_and_si512(_mm512_castps_si512(self.0), _mm512_set1_epi32(MANTISSA as i32));
+            _mm512_castsi512_ps(_mm512_or_si512(bits, _mm512_set1_epi32(ONE as i32)))
+        };
     }
 }
 
 instantiate! {
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")]
     Zmm, tile rows: [1 2 3 4 5 6 7 8 9 10 11 12 13 14]
+}
+
+instantiate_rows! {
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")]
+    Zmm
 }

@@ -1,7 +1,7 @@
 //! The inner loops of convolution and pooling, generic over the vector type.
 
 use super::formula::{Function, with_activation};
-use super::lanes::{Lanes, Storage};
+use super::lanes::{Lanes, Storage, prefetch};
 use crate::device::{Activation, PoolKind};
 
 /// Where one tap of a window lies for neighbouring output pixels: `base`, `base + step`, and so on. A tap
@@ -28,6 +28,10 @@ macro_rules! for_pixels {
     };
 }
 pub(super) use for_pixels;
+
+/// Rows of a panel between the one that is multiplied and the one that is asked for: the processor itself asks ahead
+/// only within a page.
+const AHEAD: usize = 24;
 
 /// Dense tile: `MR <= 14` output pixels, `NV` vectors of output channels.
 ///
@@ -64,6 +68,7 @@ pub(super) unsafe fn dense<V: Lanes, const MR: usize, const NV: usize>(
             for _ in 0..cin {
                 for v in 0..NV {
                     w[v] = V::load(weights.add(v * V::N));
+                    prefetch(weights.wrapping_add(AHEAD * width + v * V::N).cast(), 1);
                 }
                 for_pixels!(MR, p => {
                     let row = match p / 5 {
@@ -157,6 +162,32 @@ pub(super) unsafe fn gathered<V: Lanes, const MR: usize, const NV: usize>(
                 acc[p][v].store(place(p).add(v * V::N));
             }
         });
+    }
+}
+
+/// `to[places[row]] += from[row]` for `count` rows of `width` values, a multiple of `V::N`. `from` has them one behind the
+/// other, `to` every `to_step` values.
+///
+/// # Safety
+/// The instruction set is there; `from` and `places` are valid for what is stated, `to` for every place.
+#[inline(always)]
+pub(super) unsafe fn add_rows<V: Lanes>(
+    from: *const f32,
+    width: usize,
+    places: *const u32,
+    count: usize,
+    to: *mut f32,
+    to_step: usize,
+) {
+    // SAFETY: every address lies inside what the caller promises.
+    unsafe {
+        for row in 0..count {
+            let from = from.add(row * width);
+            let to = to.add(*places.add(row) as usize * to_step);
+            for c in (0..width).step_by(V::N) {
+                V::load(to.add(c)).add(V::load(from.add(c))).store(to.add(c));
+            }
+        }
     }
 }
 

@@ -1,13 +1,14 @@
-//! The forms in which a matrix engine stores weights.
+//! The forms in which a matrix engine takes weights.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::numeric::blockfloat::BlockFormat;
 
-/// How weights are stored, and so rounded once before anything is computed.
+/// How weights are stored for a matrix engine, and so rounded once before anything is computed. (How a host keeps them
+/// until then is another matter.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum WeightFormat {
+pub enum OperandFormat {
     /// fp32, of which a matrix engine sees the TF32 part.
     F32,
     /// bf16, to nearest even.
@@ -18,17 +19,17 @@ pub enum WeightFormat {
     Bfp4,
 }
 
-/// A weight format that does not exist.
+/// A format that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "weights are not stored as `{0}`: expected f32 (float32), bf16 (bfloat16), bfp8 (bfloat8_b) or bfp4 (bfloat4_b)"
+    "weights are not stored as `{0}`: expected fp32 (float32), bf16 (bfloat16), bfp8 (bfloat8_b) or bfp4 (bfloat4_b)"
 )]
-pub struct UnknownWeightFormat(
+pub struct UnknownOperandFormat(
     /// What was written.
     pub String,
 );
 
-impl WeightFormat {
+impl OperandFormat {
     /// Every format, widest first.
     pub const ALL: [Self; 4] = [Self::F32, Self::Bf16, Self::Bfp8, Self::Bfp4];
 
@@ -36,7 +37,7 @@ impl WeightFormat {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::F32 => "f32",
+            Self::F32 => "fp32",
             Self::Bf16 => "bf16",
             Self::Bfp8 => "bfp8",
             Self::Bfp4 => "bfp4",
@@ -65,19 +66,20 @@ impl WeightFormat {
     }
 }
 
-impl fmt::Display for WeightFormat {
+impl fmt::Display for OperandFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
 }
 
-impl FromStr for WeightFormat {
-    type Err = UnknownWeightFormat;
+impl FromStr for OperandFormat {
+    type Err = UnknownOperandFormat;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Self::ALL
             .into_iter()
             .find(|format| [format.name(), format.long_name()].contains(&text))
-            .ok_or_else(|| UnknownWeightFormat(text.into()))
+            .or((text == "f32").then_some(Self::F32))
+            .ok_or_else(|| UnknownOperandFormat(text.into()))
     }
 }

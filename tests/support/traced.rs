@@ -1,0 +1,158 @@
+//! Work that is captured and replayed on several devices, for tests of operations and blocks.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "every test target includes this file and uses its own part"
+)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+use std::sync::Arc;
+
+use half::bf16;
+use sensorium::device::{CpuConfig, CpuDevice, Device, SimConfig, SimDevice};
+use sensorium::ops::DeviceTensor;
+use sensorium::tensor::{DType, HostTensor};
+use sensorium::trace::{TraceContext, TraceOptions, TraceRunner, WorkError};
+
+/// What a variant does.
+pub type Work = dyn Fn(&mut TraceContext<'_>) -> Result<Vec<(String, DeviceTensor)>, WorkError> + Send + Sync;
+
+/// Repeatable pseudo-random numbers (splitmix64).
+#[derive(Debug)]
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number in -1..1.
+    pub fn unit(&mut self) -> f32 {
+        (self.bits() >> 40) as f32 / (1 << 23) as f32 - 1.0
+    }
+
+    /// Numbers in `-scale..scale`.
+    pub fn numbers(&mut self, count: usize, scale: f32) -> Vec<f32> {
+        (0..count).map(|_| self.unit() * scale).collect()
+    }
+}
+
+/// A CPU device.
+pub fn cpu(threads: usize) -> CpuDevice {
+    CpuDevice::open(&CpuConfig {
+        threads,
+        ..CpuConfig::default()
+    })
+    .unwrap()
+}
+
+/// A simulated device.
+pub fn simulator() -> SimDevice {
+    SimDevice::open(&SimConfig {
+        arena_bytes: 64 << 20,
+        seed: 5,
+        ..SimConfig::default()
+    })
+    .unwrap()
+}
+
+/// Values as a device stores them.
+pub fn stored(dtype: DType, dims: &[usize], values: &[f32]) -> HostTensor {
+    match dtype {
+        DType::F32 => HostTensor::from_slice(dims, values).unwrap(),
+        _ => {
+            let rounded: Vec<bf16> = values.iter().map(|&v| bf16::from_f32(v)).collect();
+            HostTensor::from_slice(dims, &rounded).unwrap()
+        }
+    }
+}
+
+/// What is stored, as numbers.
+pub fn numbers(tensor: &HostTensor) -> Vec<f64> {
+    match tensor.dtype() {
+        DType::F32 => tensor
+            .as_slice::<f32>()
+            .unwrap()
+            .iter()
+            .map(|&v| v.into())
+            .collect(),
+        DType::Bf16 => tensor
+            .as_slice::<bf16>()
+            .unwrap()
+            .iter()
+            .map(|v| v.to_f64())
+            .collect(),
+        other => panic!("no numbers of {other}"),
+    }
+}
+
+/// Captures work and replays it on CPU devices of one and two threads, and where `simulated` on simulated ones. All of
+/// them, and eager runs, give the same bits, also after other inputs. The outputs come back.
+pub fn replayed(
+    inputs: &[(&str, HostTensor)],
+    simulated: bool,
+    work: impl Fn() -> Arc<Work>,
+) -> Vec<HostTensor> {
+    let mut first: Option<Vec<HostTensor>> = None;
+    let mut devices: Vec<(Box<dyn Device>, TraceOptions)> = vec![
+        (Box::new(cpu(1)), TraceOptions::default()),
+        (Box::new(cpu(2)), TraceOptions::two_queues()),
+    ];
+    if simulated {
+        devices.push((Box::new(simulator()), TraceOptions::default()));
+        devices.push((Box::new(simulator()), TraceOptions::two_queues()));
+    }
+    for (mut device, options) in devices {
+        let device = device.as_mut();
+        let mut runner = TraceRunner::new("traced", options).unwrap();
+        let mut ids = Vec::new();
+        for (name, tensor) in inputs {
+            ids.push(runner.add_input(device, name, *tensor.spec(), None).unwrap());
+        }
+        let run = work();
+        let variant = runner
+            .add_variant(device, "default", Box::new(move |context| run(context)))
+            .unwrap();
+        runner.capture(device).unwrap();
+        let zeros: Vec<HostTensor> = inputs.iter().map(|(_, t)| HostTensor::zeros(*t.spec())).collect();
+        let given: Vec<_> = ids.iter().copied().zip(inputs.iter().map(|(_, t)| t)).collect();
+        let other: Vec<_> = ids.iter().copied().zip(&zeros).collect();
+        let replayed = runner.call(device, variant, &given).unwrap();
+        runner.call(device, variant, &other).unwrap();
+        let again = runner.call(device, variant, &given).unwrap();
+        let eager = runner.run_eager(device, variant, &given).unwrap();
+        let outputs: Vec<HostTensor> = replayed.into_iter().map(|(_, tensor)| tensor).collect();
+        for (index, output) in outputs.iter().enumerate() {
+            assert_eq!(output.bytes(), again[index].1.bytes(), "a second replay differs");
+            assert_eq!(output.bytes(), eager[index].1.bytes(), "eager differs");
+            if let Some(first) = &first {
+                assert_eq!(output.bytes(), first[index].bytes(), "devices differ");
+            }
+        }
+        runner.release(device).unwrap();
+        first = first.or(Some(outputs));
+    }
+    first.unwrap()
+}
+
+/// Pearson's correlation.
+pub fn correlation(a: &[f64], b: &[f64]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    let mean = |v: &[f64]| v.iter().sum::<f64>() / v.len() as f64;
+    let (ma, mb) = (mean(a), mean(b));
+    let dot = |x: &[f64], mx: f64, y: &[f64], my: f64| -> f64 {
+        x.iter().zip(y).map(|(x, y)| (x - mx) * (y - my)).sum()
+    };
+    dot(a, ma, b, mb) / (dot(a, ma, a, ma) * dot(b, mb, b, mb)).sqrt()
+}
+
+/// The largest difference.
+pub fn distance(a: &[f64], b: &[f64]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    a.iter()
+        .zip(b)
+        .fold(0.0, |worst, (a, b)| worst.max((a - b).abs()))
+}
