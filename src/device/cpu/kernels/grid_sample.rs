@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use half::bf16;
+
 use super::check::{Image, MAX_SCRATCH, ensure, required_bytes, storage, writes_each_place_once};
 use super::nest::share;
 use super::ops::Ops;
@@ -91,6 +93,65 @@ impl Side {
     }
 }
 
+/// A stored number that fp32 has.
+trait Wide: Copy {
+    fn wide(self) -> f32;
+}
+
+impl Wide for f32 {
+    #[inline(always)]
+    fn wide(self) -> f32 {
+        self
+    }
+}
+
+impl Wide for bf16 {
+    #[inline(always)]
+    fn wide(self) -> f32 {
+        f32::from_bits(u32::from(self.to_bits()) << 16)
+    }
+}
+
+/// A pixel and its weight.
+#[derive(Debug, Clone, Copy)]
+struct Tap {
+    pixel: *const u8,
+    weight: f32,
+}
+
+/// The weighted sum of the channels of up to four pixels, in their order.
+///
+/// # Safety
+/// Every pixel is readable and has as many channels as there are sums.
+unsafe fn blend<T: Wide>(taps: &[Tap], sums: &mut [f32]) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        match *taps {
+            [] => sums.fill(0.0),
+            [a] => blend_of::<T, 1>([a], sums),
+            [a, b] => blend_of::<T, 2>([a, b], sums),
+            [a, b, c] => blend_of::<T, 3>([a, b, c], sums),
+            [a, b, c, d, ..] => blend_of::<T, 4>([a, b, c, d], sums),
+        }
+    }
+}
+
+/// # Safety
+/// As [`blend`].
+#[inline(always)]
+unsafe fn blend_of<T: Wide, const N: usize>(taps: [Tap; N], sums: &mut [f32]) {
+    for (channel, sum) in sums.iter_mut().enumerate() {
+        let mut total = 0.0;
+        for (index, tap) in taps.iter().enumerate() {
+            // SAFETY: the pixel has such a channel.
+            let product = tap.weight * unsafe { tap.pixel.cast::<T>().add(channel).read() }.wide();
+            // The first is not added to 0, which would make a -0 of it 0.
+            total = if index == 0 { product } else { total + product };
+        }
+        *sum = total;
+    }
+}
+
 /// A prepared sampling.
 struct GridSample {
     input: Image,
@@ -133,7 +194,7 @@ pub(super) fn prepare(desc: &GridSampleDesc, ops: &'static Ops) -> Result<Arc<dy
     ensure(input.h <= MAX_SIDE && input.w <= MAX_SIDE, OP, || {
         format!("input {}: sides are at most {MAX_SIDE}", desc.input.view.shape)
     })?;
-    ensure(2 * input.c * size_of::<f32>() <= MAX_SCRATCH, OP, || {
+    ensure(input.c * size_of::<f32>() <= MAX_SCRATCH, OP, || {
         format!("{} channels are too many to hold", input.c)
     })?;
     writes_each_place_once(OP, "output", &desc.output)?;
@@ -175,9 +236,9 @@ impl GridSample {
     ///
     /// # Safety
     /// As [`Kernel::run`]; the row exists.
-    unsafe fn row(&self, buffers: &[BufferRef], row: usize, sums: &mut [f32], pixel: &mut [f32]) {
+    unsafe fn row(&self, buffers: &[BufferRef], row: usize, sums: &mut [f32]) {
         let size = self.dtype.size_bytes() as isize;
-        let storage = self.ops.of(self.dtype);
+        let narrow = self.ops.of(self.dtype).narrow;
         let (n, y) = (row / self.output.h, row % self.output.h);
         let [image_step, row_step, column_step, xy_step] = self.grid_steps;
         let line = self.grid_offset + n as isize * image_step + y as isize * row_step;
@@ -185,46 +246,41 @@ impl GridSample {
             let place = buffers[1].at::<f32>(line + x as isize * column_step);
             // SAFETY: the place lies inside the checked view.
             let [px, py] = unsafe { [place.read(), place.offset(xy_step).read()] };
-            let (columns, rows) = (self.columns.taps(px), self.rows.taps(py));
-            let mut first = true;
-            for (iy, row_weight) in rows {
+            let mut taps = [Tap {
+                pixel: std::ptr::null(),
+                weight: 0.0,
+            }; 4];
+            let mut count = 0;
+            let columns = self.columns.taps(px);
+            for (iy, row_weight) in self.rows.taps(py) {
                 for (ix, column_weight) in columns {
                     let weight = self.weight(row_weight, column_weight);
                     // Leaving these out keeps a copy exact: `0 * inf` is not 0, and `-0 + 0` is not -0.
-                    if weight == 0.0 {
-                        continue;
-                    }
-                    let from = self.input.row(n * self.input.h + iy) + ix as isize * self.input.pixel_step;
-                    // SAFETY: the pixel lies inside the input; there is room for its channels.
-                    unsafe {
-                        let from = buffers[0].at::<u8>(from * size);
-                        (storage.widen)(from, pixel.as_mut_ptr(), pixel.len());
-                    }
-                    if first {
-                        sums.iter_mut()
-                            .zip(&*pixel)
-                            .for_each(|(sum, &v)| *sum = weight * v);
-                        first = false;
-                    } else {
-                        sums.iter_mut()
-                            .zip(&*pixel)
-                            .for_each(|(sum, &v)| *sum += weight * v);
+                    if weight != 0.0 {
+                        let from =
+                            self.input.row(n * self.input.h + iy) + ix as isize * self.input.pixel_step;
+                        let pixel = buffers[0].at::<u8>(from * size);
+                        taps[count] = Tap { pixel, weight };
+                        count += 1;
                     }
                 }
             }
-            if first {
-                sums.fill(0.0);
-            }
             let to = self.output.row(row) + x as isize * self.output.pixel_step;
-            // SAFETY: the pixel lies inside the output.
-            unsafe { (storage.narrow)(sums.as_ptr(), buffers[2].at::<u8>(to * size), sums.len()) };
+            // SAFETY: the pixels lie inside the input and the output.
+            unsafe {
+                match self.dtype {
+                    DType::Bf16 => blend::<bf16>(&taps[..count], sums),
+                    _ => blend::<f32>(&taps[..count], sums),
+                }
+                narrow(sums.as_ptr(), buffers[2].at::<u8>(to * size), sums.len());
+            }
         }
     }
 }
 
 impl Kernel for GridSample {
     fn scratch_bytes(&self) -> usize {
-        2 * self.input.c * size_of::<f32>()
+        self.input.c * size_of::<f32>()
     }
 
     fn required_bytes(&self) -> &[usize] {
@@ -235,10 +291,10 @@ impl Kernel for GridSample {
         let c = self.input.c;
         let work = self.output.w * (c + 16);
         share(pool, self.output.n * self.output.h, work, &|rows, scratch| {
-            let (sums, pixel) = bytemuck::cast_slice_mut::<u8, f32>(scratch)[..2 * c].split_at_mut(c);
+            let sums: &mut [f32] = &mut bytemuck::cast_slice_mut(scratch)[..c];
             for row in rows {
                 // SAFETY: the caller's contract; different rows write different pixels.
-                unsafe { self.row(buffers, row, sums, pixel) };
+                unsafe { self.row(buffers, row, sums) };
             }
         });
     }
