@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Times ONNX Runtime and OpenCV beside our benches, on the same inputs and in the same run, and prints ratios.
 
-    python benches/peers/compare.py DATA [--rounds 3] [--json FILE]
+    python benches/peers/compare.py DATA [--networks FOLDER] [--rounds 3] [--json FILE]
 
-DATA is the folder that holds models/. Needs a Python with the packages of tests/oracles/requirements.txt. Ours and
+DATA is the folder that holds models/. FOLDER holds more ONNX files, such as those that networks.py writes; they are
+timed by `sensorium model bench`. Needs a Python with the packages of tests/oracles/requirements.txt. Ours and
 theirs alternate, so that a busy machine slows both; the best median of all rounds counts, with the fastest
 single run beside it. A ratio below 1 means that ours is faster.
 """
@@ -13,6 +14,7 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 import time
 
 import cv2
@@ -35,6 +37,20 @@ def ours(bench, pattern, env):
         runs = sorted(t / n / 1e9 for t, n in zip(data["times"], data["iters"]))
         found[name] = (runs[len(runs) // 2], runs[0])
     return found
+
+
+def model_bench(path, runs):
+    """`sensorium model bench` of a file: {name: (ours, theirs)}, each (median_s, fastest_s)."""
+    done = subprocess.run(
+        ["cargo", "run", "--quiet", "--release", "--bin", "sensorium", "--", "model", "bench", str(path), "--runs", str(runs),
+         "--python", sys.executable, "--format", "json"],
+        cwd=ROOT, check=True, stdout=subprocess.PIPE,
+    )
+    seconds = lambda times: (times["median_ms"] / 1e3, times["fastest_ms"] / 1e3)
+    return {
+        f"{path.stem}/{row['storage']}/{row['threads']}": (seconds(row["total"]), seconds(row["onnx_runtime"]))
+        for row in json.loads(done.stdout)["rows"]
+    }
 
 
 def timed(call, seconds=3.0):
@@ -63,6 +79,7 @@ def onnx_call(path, size, threads):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("data", type=pathlib.Path)
+    parser.add_argument("--networks", type=pathlib.Path)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=pathlib.Path)
     arguments = parser.parse_args()
@@ -90,6 +107,12 @@ def main():
                 tuple(map(min, old[1], mine)),
                 tuple(map(min, old[2], theirs)),
             )
+
+    for path in sorted(arguments.networks.resolve().glob("*.onnx")) if arguments.networks else []:
+        for _ in range(arguments.rounds):
+            for name, (mine, theirs) in model_bench(path, 10).items():
+                old = best.get(name, (None, (9e9, 9e9), (9e9, 9e9)))
+                best[name] = ("ONNX Runtime fp32", tuple(map(min, old[1], mine)), tuple(map(min, old[2], theirs)))
 
     print(f"{'bench':44} {'ours p50':>9} {'peer p50':>9} {'ratio':>6} {'ours min':>9} {'peer min':>9} {'ratio':>6}  peer")
     for name, (peer, mine, theirs) in best.items():

@@ -409,6 +409,36 @@ fn a_sliced_input_is_convolved_in_place() {
 }
 
 #[test]
+fn weights_beyond_the_near_caches_give_the_same_sums() {
+    // 1.6 MB of weights: each panel is then used for several tiles, at the border and inside, before the next one.
+    let mut r = Random(6);
+    let (input, input_len) = image(DType::F32, [1, 280, 3, 30], 280, 0);
+    let (output, output_len) = image(DType::F32, [1, 160, 3, 30], 160, 0);
+    let case = Case {
+        desc: Conv2dDesc {
+            input,
+            output,
+            residual: None,
+            geometry: Geometry2d {
+                kernel: [3, 3],
+                stride: [1, 1],
+                dilation: [1, 1],
+                pad_begin: [1, 1],
+            },
+            groups: 1,
+            activation: Activation::Identity,
+        },
+        input: random(&mut r, DType::F32, input_len, 1.0),
+        weight: (0..160 * 280 * 9).map(|_| r.unit() / 50.0).collect(),
+        bias: Some((0..160).map(|_| r.unit()).collect()),
+        output: random(&mut r, DType::F32, output_len, 1.0),
+        residual: None,
+    };
+    let op = OpDesc::Conv2d(case.desc.clone());
+    case.check(&run_everywhere(&op, 2, |isa| case.buffers(isa)));
+}
+
+#[test]
 fn packed_weights_are_the_same_every_time_and_refuse_wrong_lengths() {
     let mut r = Random(5);
     let case = random_case(

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use comfy_table::CellAlignment;
 use serde::Serialize;
 
-use super::{grouped, or_dash, report};
+use super::info::{grouped, or_dash};
+use crate::cli::report;
 use crate::weights::Safetensors;
 
 /// A safetensors file without its values.

@@ -162,6 +162,7 @@ impl Image {
     }
 
     /// Element of pixel `(0, 0)` of row `row`, counted over all images (`row = image * h + y`).
+    #[inline]
     pub(super) const fn row(&self, row: usize) -> isize {
         let (image, y) = (row / self.h, row % self.h);
         self.offset + image as isize * self.image_step + y as isize * self.row_step

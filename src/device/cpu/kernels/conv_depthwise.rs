@@ -1,7 +1,8 @@
 //! Depth-wise convolution: vectors of channels times runs of output pixels.
 //!
 //! fp32 rows are read in place: columns whose window leaves the image are computed one pixel at a time with
-//! the taps outside pointing at zeros. bf16 rows are first gathered and widened, zeros around the image.
+//! the taps outside pointing at zeros. bf16 rows are first widened, with zeros around the image, and stay for the output
+//! rows below.
 
 use std::fmt;
 use std::ops::Range;
@@ -38,16 +39,16 @@ impl Depthwise {
         ops: &'static Ops,
     ) -> Result<Self, DeviceError> {
         let window = &problem.window;
-        let gathered = match problem.dtype {
+        let widened = match problem.dtype {
             DType::F32 => Some(0),
             _ => window.kernel[0]
-                .checked_mul(window.span(ops.tile_rows().min(problem.output.w)))
+                .checked_mul(window.span(problem.output.w))
                 .and_then(|pixels| pixels.checked_mul(problem.input.c))
                 .and_then(|values| values.checked_mul(size_of::<f32>())),
         };
         let head = Self::head_bytes(&problem, ops);
         Ok(Self {
-            scratch: scratch_bytes(&[Some(head), gathered])?,
+            scratch: scratch_bytes(&[Some(head), widened])?,
             interior: window.interior(problem.input.w, problem.output.w),
             zeros: vec![0.0; problem.input.c],
             panels: panels.list,
@@ -61,9 +62,14 @@ impl Depthwise {
         (problem.window.taps() * size_of::<Tap>()).next_multiple_of(64)
     }
 
-    /// Bytes of tap table and sums.
+    /// Bytes of tap table and the numbers of the rows that are widened.
+    fn tables_bytes(problem: &Problem) -> usize {
+        Self::taps_bytes(problem) + (problem.window.kernel[0] * size_of::<usize>()).next_multiple_of(64)
+    }
+
+    /// Bytes before the widened rows: the tables and the sums.
     fn head_bytes(problem: &Problem, ops: &Ops) -> usize {
-        Self::taps_bytes(problem) + (ops.tile_rows() * ops.lanes * size_of::<f32>()).next_multiple_of(64)
+        Self::tables_bytes(problem) + (ops.tile_rows() * ops.lanes * size_of::<f32>()).next_multiple_of(64)
     }
 
     /// Fills the table for output row `row`. `column` is an output column whose taps outside the image read
@@ -104,52 +110,87 @@ impl Depthwise {
         }
     }
 
-    /// Gathers the input of the columns `columns` as fp32 `[kernel row][column][channel]`, zeros outside the
-    /// image, and places the taps on it for the first column.
+    /// Widens input row `row`, counted over all images, to `[column][channel]` fp32, from the first column that the
+    /// first output column reads to the last that the last one does, zeros outside the image.
     ///
     /// # Safety
-    /// As [`Kernel::run`]; `taps` and `to` have the room that [`Self::new`] computed.
-    unsafe fn gather(
-        &self,
-        input: BufferRef,
-        row: usize,
-        columns: &Range<usize>,
-        taps: *mut Tap,
-        to: *mut f32,
-    ) {
+    /// As [`Kernel::run`]; `to` has room for a row.
+    unsafe fn widen_row(&self, input: BufferRef, row: usize, to: *mut f32) {
         let Problem {
             input: image,
+            output,
             window,
             dtype,
             ..
         } = &self.problem;
-        let (n, y) = (row / self.problem.output.h, row % self.problem.output.h);
-        let span = window.span(columns.len());
-        let first = window.start(1, columns.start);
-        for ky in 0..window.kernel[0] {
-            let iy = window.tap(0, y, ky, image.h);
-            for column in 0..span {
-                let to = to.wrapping_add((ky * span + column) * image.c);
-                let x = first + column as isize;
-                // SAFETY: a pixel inside the image is readable, and `to` has room for the span.
+        let widen = self.ops.of(*dtype).widen;
+        let size = dtype.size_bytes() as isize;
+        let (span, first) = (window.span(output.w), window.start(1, 0));
+        // Columns inside the image.
+        let begin = (-first).clamp(0, span as isize) as usize;
+        let end = (image.w as isize - first).clamp(begin as isize, span as isize) as usize;
+        let from = image.row(row) + (first + begin as isize) * image.pixel_step;
+        let from = input.at::<u8>(from * size);
+        // SAFETY: columns `begin..end` lie inside the image; the rest of the span is inside `to`.
+        unsafe {
+            to.write_bytes(0, begin * image.c);
+            to.add(end * image.c).write_bytes(0, (span - end) * image.c);
+            if image.pixel_step == image.c as isize {
+                widen(from, to.add(begin * image.c), (end - begin) * image.c);
+                return;
+            }
+            for column in begin..end {
+                let from = from.offset((column - begin) as isize * image.pixel_step * size);
+                widen(from, to.add(column * image.c), image.c);
+            }
+        }
+    }
+
+    /// Widens the input of output row `row` unless it is there already, and places the taps on it for column 0.
+    ///
+    /// # Safety
+    /// As [`Kernel::run`]; `taps`, `there` (a number for each kernel row) and `rows` have the room that [`Self::new`]
+    /// computed; `there` tells what `rows` hold.
+    unsafe fn place_widened(
+        &self,
+        input: BufferRef,
+        row: usize,
+        taps: *mut Tap,
+        there: *mut usize,
+        rows: *mut f32,
+    ) {
+        let Problem {
+            input: image,
+            output,
+            window,
+            ..
+        } = &self.problem;
+        let (n, y) = (row / output.h, row % output.h);
+        let height = window.kernel[0];
+        for ky in 0..height {
+            let mut base = self.zeros.as_ptr();
+            let mut step = 0;
+            if let Some(iy) = window.tap(0, y, ky, image.h) {
+                // Neighbouring rows of an image have places of their own.
+                let place = if window.dilation[0] == 1 { iy % height } else { ky };
+                let to = rows.wrapping_add(place * window.span(output.w) * image.c);
+                // SAFETY: `place` is below the number of kernel rows; `to` has room for a row.
                 unsafe {
-                    match iy {
-                        Some(iy) if (0..image.w as isize).contains(&x) => {
-                            let from = image.row(n * image.h + iy) + x * image.pixel_step;
-                            let from = input.at::<u8>(from * dtype.size_bytes() as isize);
-                            (self.ops.of(*dtype).widen)(from, to, image.c);
-                        }
-                        _ => to.write_bytes(0, image.c),
+                    let known = there.add(place);
+                    if known.read() != n * image.h + iy {
+                        self.widen_row(input, n * image.h + iy, to);
+                        known.write(n * image.h + iy);
                     }
                 }
+                (base, step) = (to.cast_const(), image.c as isize);
             }
             for kx in 0..window.kernel[1] {
-                let pixel = (ky * span) as isize + kx as isize * window.dilation[1];
+                let column = kx as isize * window.dilation[1];
                 // SAFETY: the caller promises the room.
                 unsafe {
                     taps.add(ky * window.kernel[1] + kx).write(Tap {
-                        base: to.wrapping_offset(pixel * image.c as isize),
-                        step: window.stride[1] * image.c as isize,
+                        base: base.wrapping_offset(column * step),
+                        step: window.stride[1] * step,
                     });
                 }
             }
@@ -176,22 +217,23 @@ impl Depthwise {
         } = &self.problem;
         let size = out_dtype.size_bytes() as isize;
         let lanes = self.ops.lanes;
+        let first = |image: &Image| image.row(row) + columns.start as isize * image.pixel_step;
+        let out: *mut u8 = buffers[2].at(first(output) * size);
+        let added: Option<*mut u8> = residual.as_ref().map(|image| buffers[3].at(first(image) * size));
+        let residual_step = residual.as_ref().map_or(0, |image| image.pixel_step);
+        let finish_rows = self.ops.of(*out_dtype).finish;
         for panel in &self.panels {
-            let place = |image: &Image| {
-                image.row(row) + columns.start as isize * image.pixel_step + panel.channel as isize
-            };
+            let channel = panel.channel as isize * size;
             let finish = Finish {
                 sums,
                 sum_step: lanes,
                 rows: columns.len(),
                 channels: panel.channels,
                 activation: self.problem.activation,
-                out: buffers[2].at(place(output) * size),
+                out: out.wrapping_offset(channel),
                 out_step: output.pixel_step,
-                residual: residual
-                    .as_ref()
-                    .map_or(std::ptr::null_mut(), |image| buffers[3].at(place(image) * size)),
-                residual_step: residual.as_ref().map_or(0, |image| image.pixel_step),
+                residual: added.map_or(std::ptr::null_mut(), |added| added.wrapping_offset(channel)),
+                residual_step,
             };
             let part = usize::from(panel.channels < lanes);
             let depthwise = self.ops.depthwise[part][columns.len() - 1];
@@ -200,21 +242,36 @@ impl Depthwise {
             unsafe {
                 let weights = buffers[1].at(panel.offset as isize);
                 depthwise(taps, x0, panel.channel, panel.channels, weights, sums);
-                (self.ops.of(*out_dtype).finish)(&finish);
+                finish_rows(&finish);
             }
+        }
+    }
+
+    /// Forgets what rows are widened.
+    ///
+    /// # Safety
+    /// `scratch` is this thread's.
+    unsafe fn forget_rows(&self, scratch: &mut [u8]) {
+        assert!(scratch.len() >= self.scratch);
+        let there = scratch.as_mut_ptr().wrapping_add(Self::taps_bytes(&self.problem));
+        let there = there.cast::<usize>();
+        for place in 0..self.problem.window.kernel[0] {
+            // SAFETY: the table has room for every kernel row.
+            unsafe { there.add(place).write(usize::MAX) };
         }
     }
 
     /// Computes one output row.
     ///
     /// # Safety
-    /// As [`Kernel::run`]; `scratch` is this thread's.
+    /// As [`Kernel::run`]; `scratch` is this thread's, with [`Self::forget_rows`] before the first row.
     unsafe fn row(&self, buffers: &[BufferRef], row: usize, scratch: &mut [u8]) {
         assert!(scratch.len() >= self.scratch);
         let begin = scratch.as_mut_ptr();
         let table: *mut Tap = begin.cast();
-        let sums: *mut f32 = begin.wrapping_add(Self::taps_bytes(&self.problem)).cast();
-        let gathered: *mut f32 = begin
+        let there: *mut usize = begin.wrapping_add(Self::taps_bytes(&self.problem)).cast();
+        let sums: *mut f32 = begin.wrapping_add(Self::tables_bytes(&self.problem)).cast();
+        let widened: *mut f32 = begin
             .wrapping_add(Self::head_bytes(&self.problem, self.ops))
             .cast();
         // SAFETY: the table is filled before each use and refilled only after it; everything else is the
@@ -222,9 +279,9 @@ impl Depthwise {
         unsafe {
             let taps = || std::slice::from_raw_parts(table, self.problem.window.taps());
             if self.problem.dtype != DType::F32 {
+                self.place_widened(buffers[0], row, table, there, widened);
                 for columns in tiles(&(0..self.problem.output.w), self.ops.tile_rows()) {
-                    self.gather(buffers[0], row, &columns, table, gathered);
-                    self.tile(buffers, row, &columns, (taps(), 0), sums);
+                    self.tile(buffers, row, &columns, (taps(), columns.start), sums);
                 }
                 return;
             }
@@ -261,6 +318,8 @@ impl Kernel for Depthwise {
         let Problem { output, window, .. } = &self.problem;
         let work = output.w * self.panels.len() * (window.taps() + 8);
         share(pool, output.n * output.h, work, &|rows, scratch| {
+            // SAFETY: the scratch is this thread's.
+            unsafe { self.forget_rows(scratch) };
             for row in rows {
                 // SAFETY: the caller's contract; different rows write different pixels.
                 unsafe { self.row(buffers, row, scratch) };

@@ -108,6 +108,8 @@ pub(super) struct Dot {
     strips_in_row: usize,
     /// Output columns that can be read in place.
     interior: Range<usize>,
+    /// Bytes of an element of output and residual.
+    out_size: isize,
     /// What runs outside the image read.
     zeros: Vec<u8>,
     /// Most pairs of strips at a time.
@@ -116,7 +118,21 @@ pub(super) struct Dot {
     scratch: usize,
 }
 
-/// Sizes in one thread's scratch, in bytes: sums, then for each pair of strips its runs and both strips' copies.
+/// What is known of a strip before its panels: found once, for divisions take long.
+#[derive(Debug, Clone, Copy)]
+struct Placed {
+    /// Pixels at its beginning that the strip before it has computed.
+    done: usize,
+    /// First element that it writes in the output, and that it reads of the residual.
+    output: isize,
+    residual: isize,
+}
+
+/// Bytes of what is known of a pair of strips.
+const PLACED: usize = (2 * size_of::<Placed>()).next_multiple_of(64);
+
+/// Sizes in one thread's scratch, in bytes: sums, then for each pair of strips what is known of it with its runs, and
+/// both strips' copies.
 #[derive(Debug, Clone, Copy)]
 struct Layout {
     sums: usize,
@@ -161,7 +177,7 @@ impl Dot {
                 .and_then(|bytes| bytes.checked_next_multiple_of(64))
         };
         let sums = 2 * DOT_ROWS * PANEL_VECTORS * DOT_LANES * size_of::<f32>();
-        let runs = (division.runs * size_of::<[Run; 2]>()).next_multiple_of(64);
+        let runs = PLACED + (division.runs * size_of::<[Run; 2]>()).next_multiple_of(64);
         let scratch = |block: usize| {
             let copies = copy.and_then(|copy| copy.checked_mul(2 * block));
             scratch_bytes(&[Some(sums), runs.checked_mul(block), copies])
@@ -178,6 +194,7 @@ impl Dot {
                 copy: copy.unwrap_or(0),
             },
             zeros: vec![0; division.run() * SIZE],
+            out_size: problem.out_dtype.size_bytes() as isize,
             tiles: [(dot.tile)(1, rows), (dot.tile)(2, rows)],
             panels: panels.list,
             required,
@@ -309,32 +326,29 @@ impl Dot {
         }
     }
 
-    /// Where the output pixels of a strip are, and what becomes of their sums.
-    fn finish(&self, buffers: &[BufferRef], strip: usize, panel: &Panel, sums: *const f32) -> Finish {
+    /// Where a strip's sums of one panel go.
+    fn finish(&self, buffers: &[BufferRef], strip: &Placed, panel: &Panel, sums: *const f32) -> Finish {
         let Problem {
             output,
             residual,
-            out_dtype,
             activation,
             ..
         } = &self.problem;
-        let size = out_dtype.size_bytes() as isize;
+        let size = self.out_size;
         let width = panel.vectors * DOT_LANES;
-        let (row, column, done) = self.strip(strip);
-        let place = |image: &Image| {
-            image.row(row) + (column + done) as isize * image.pixel_step + panel.channel as isize
-        };
+        let channel = panel.channel as isize;
         Finish {
-            sums: sums.wrapping_add(done * width),
+            sums: sums.wrapping_add(strip.done * width),
             sum_step: width,
-            rows: self.rows - done,
+            rows: self.rows - strip.done,
             channels: panel.channels,
             activation: *activation,
-            out: buffers[2].at(place(output) * size),
+            out: buffers[2].at((strip.output + channel) * size),
             out_step: output.pixel_step,
-            residual: residual
-                .as_ref()
-                .map_or(std::ptr::null_mut(), |image| buffers[3].at(place(image) * size)),
+            residual: match residual {
+                Some(_) => buffers[3].at((strip.residual + channel) * size),
+                None => std::ptr::null_mut(),
+            },
             residual_step: residual.as_ref().map_or(0, |image| image.pixel_step),
         }
     }
@@ -345,13 +359,13 @@ impl Dot {
     /// As [`Kernel::run`]; `areas` is this thread's scratch, in which the strips have been placed.
     unsafe fn block(&self, buffers: &[BufferRef], strips: &Range<usize>, panels: &[Panel], areas: *mut u8) {
         let sums: *mut f32 = areas.cast();
-        let out_size = self.problem.out_dtype.size_bytes() as isize;
+        let size = self.out_size;
         let finish_rows = self.ops.of(self.problem.out_dtype).finish;
         for panel in panels {
+            let side = DOT_ROWS * panel.vectors * DOT_LANES;
             for (pair, first) in strips.clone().step_by(2).enumerate() {
-                let runs = areas
-                    .wrapping_add(self.layout.sums + pair * self.layout.pair())
-                    .cast::<[Run; 2]>();
+                let pair = areas.wrapping_add(self.layout.sums + pair * self.layout.pair());
+                let runs = pair.wrapping_add(PLACED).cast::<[Run; 2]>();
                 let count = (strips.end - first).min(2);
                 let tile = DotTile {
                     runs,
@@ -363,19 +377,22 @@ impl Dot {
                     rows: self.rows,
                     strips: count,
                 };
-                let side = DOT_ROWS * panel.vectors * DOT_LANES;
-                let ends = [0, count - 1]
-                    .map(|i| self.finish(buffers, first + i, panel, sums.wrapping_add(i * side)));
-                for end in &ends[..count] {
-                    let step = end.out_step * out_size;
-                    prefetch_rows(end.out, end.rows, step, end.channels as isize * out_size);
-                }
                 // SAFETY: the runs cover the strips' pixels, the panel lies inside the checked weight buffer, the sums
                 // have room for the largest tile, and the output views are inside their buffers.
                 unsafe {
+                    let placed = std::slice::from_raw_parts(pair.cast::<Placed>(), count);
+                    for strip in placed {
+                        let end = self.finish(buffers, strip, panel, sums);
+                        prefetch_rows(
+                            end.out,
+                            end.rows,
+                            end.out_step * size,
+                            end.channels as isize * size,
+                        );
+                    }
                     self.tiles[panel.vectors - 1](&tile);
-                    for end in &ends[..count] {
-                        finish_rows(end);
+                    for (i, strip) in placed.iter().enumerate() {
+                        finish_rows(&self.finish(buffers, strip, panel, sums.wrapping_add(i * side)));
                     }
                 }
             }
@@ -387,11 +404,22 @@ impl Dot {
     /// # Safety
     /// As [`Kernel::run`]; `areas` is this thread's scratch.
     unsafe fn place_all(&self, input: BufferRef, strips: &Range<usize>, areas: *mut u8) {
+        let Problem { output, residual, .. } = &self.problem;
         for (at, strip) in strips.clone().enumerate() {
             let pair = areas.wrapping_add(self.layout.sums + at / 2 * self.layout.pair());
             let copy = pair.wrapping_add(self.layout.runs + at % 2 * self.layout.copy);
+            let (row, column, done) = self.strip(strip);
+            let first = |image: &Image| image.row(row) + (column + done) as isize * image.pixel_step;
+            let placed = Placed {
+                done,
+                output: first(output),
+                residual: residual.as_ref().map_or(0, first),
+            };
             // SAFETY: the caller's contract; a block has at most `self.block` pairs.
-            unsafe { self.place(input, strip, at % 2, pair.cast(), copy) };
+            unsafe {
+                pair.cast::<Placed>().add(at % 2).write(placed);
+                self.place(input, strip, at % 2, pair.wrapping_add(PLACED).cast(), copy);
+            }
         }
     }
 }

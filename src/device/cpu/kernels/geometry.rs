@@ -82,11 +82,13 @@ impl Window {
     }
 
     /// First input index of output index `out` along an axis; may lie outside the image.
+    #[inline]
     pub(super) const fn start(&self, axis: usize, out: usize) -> isize {
         out as isize * self.stride[axis] - self.pad[axis]
     }
 
     /// Input index of one tap, if inside `0..size`.
+    #[inline]
     pub(super) fn tap(&self, axis: usize, out: usize, tap: usize, size: usize) -> Option<usize> {
         let index = self.start(axis, out) + tap as isize * self.dilation[axis];
         usize::try_from(index).ok().filter(|&i| i < size)

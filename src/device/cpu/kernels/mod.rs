@@ -97,6 +97,7 @@ unsafe impl Sync for BufferRef {}
 
 impl BufferRef {
     /// Address of the element `offset`. Never dereferenced here, so any offset is allowed.
+    #[inline]
     const fn at<T>(&self, offset: isize) -> *mut T {
         self.ptr.cast::<T>().wrapping_offset(offset)
     }

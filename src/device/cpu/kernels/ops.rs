@@ -56,6 +56,7 @@ pub(super) struct Ops {
 
 impl Ops {
     /// Functions for a storage type ([`super::check::storage`] admits two).
+    #[inline]
     pub(super) const fn of(&self, dtype: DType) -> &StorageOps {
         match dtype {
             DType::Bf16 => &self.bf16,
@@ -64,6 +65,7 @@ impl Ops {
     }
 
     /// Most output pixels in a tile.
+    #[inline]
     pub(super) const fn tile_rows(&self) -> usize {
         self.dense[0].len()
     }

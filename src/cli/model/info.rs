@@ -1,63 +1,24 @@
-//! `sensorium model`: looks into model files.
+//! `sensorium model info`: what a model file holds.
 
-mod profile;
-mod safetensors;
-
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Subcommand;
 use comfy_table::CellAlignment;
-use miette::{Diagnostic, IntoDiagnostic};
+use miette::IntoDiagnostic;
 
-use super::pipeline_args::Format;
-use super::report;
+use super::no_model;
+use super::safetensors::Contents;
+use crate::cli::pipeline_args::Format;
+use crate::cli::report;
 use crate::models::{Survey, SurveyedValue, survey};
 use crate::weights::{OnnxModel, Safetensors};
-use safetensors::Contents;
 
-/// Looks into model files.
-#[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    #[command(subcommand)]
-    command: ModelCommand,
-}
-
-#[derive(Debug, Subcommand)]
-enum ModelCommand {
-    /// Prints inputs, outputs, operations, size and cost of an ONNX file, or the tensors of a safetensors file.
-    Info {
-        /// The file: .onnx, or .safetensors.
-        #[arg(value_name = "FILE")]
-        file: PathBuf,
-        /// How to print it.
-        #[arg(long, value_enum, default_value_t = Format::Text)]
-        format: Format,
-    },
-    Profile(profile::Args),
-}
-
-#[derive(Debug, thiserror::Error, Diagnostic)]
-#[error("{} cannot be read as a model", file.display())]
-#[diagnostic(help(
-    "Give a complete .onnx or .safetensors file. Export ONNX with fixed input sizes, and keep files that hold its \
-     weights beside it."
-))]
-struct NoModel {
-    file: PathBuf,
-    #[source]
-    cause: Box<dyn std::error::Error + Send + Sync>,
-}
-
-/// Runs the command.
+/// Prints what a file holds.
 ///
 /// # Errors
 /// A file that is no model.
-pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
-    match args.command {
-        ModelCommand::Info { file, format } => report::print(&described(&file, format)?)?,
-        ModelCommand::Profile(args) => profile::run(&args)?,
-    }
+pub(super) fn run(file: &Path, format: Format) -> miette::Result<ExitCode> {
+    report::print(&described(file, format)?)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -79,14 +40,7 @@ fn described(file: &Path, format: Format) -> miette::Result<String> {
     }
 }
 
-fn no_model(file: &Path, cause: impl std::error::Error + Send + Sync + 'static) -> NoModel {
-    NoModel {
-        file: file.to_owned(),
-        cause: Box::new(cause),
-    }
-}
-
-fn or_dash(text: &str) -> String {
+pub(super) fn or_dash(text: &str) -> String {
     if text.is_empty() {
         "-".to_owned()
     } else {
@@ -141,7 +95,7 @@ fn text(survey: &Survey) -> String {
 }
 
 /// Digits in groups of three.
-fn grouped(n: u64) -> String {
+pub(super) fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let lead = digits.len() % 3;
     let (head, rest) = digits.split_at(lead);
