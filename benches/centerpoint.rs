@@ -8,7 +8,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use ndarray::{Array2, Array4};
 use sensorium::device::{CpuConfig, CpuDevice, HostSlot};
 use sensorium::models::centerhead::{CenterHead, HeadSpec};
-use sensorium::models::gather::scatter_rows;
+use sensorium::ops::gather::scatter_rows;
 use sensorium::models::pillars::{PfnPlan, PillarFeatureNet};
 use sensorium::models::second::{Second, SecondFpn};
 use sensorium::models::{ConvSpec, as_feature_map};

@@ -2,30 +2,30 @@
 //! eager run.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+#[path = "support/blocks.rs"]
+mod blocks;
 #[path = "support/graphs.rs"]
 mod graphs;
 
 use std::sync::Arc;
 
-use half::bf16;
 use ndarray::{Array1, Array2, Array3, Array4, ArrayView3, s};
-use sensorium::device::{CpuConfig, CpuDevice, Device, SimConfig, SimDevice};
 use sensorium::models::centerhead::{CenterHead, HeadSpec, merge_heads};
-use sensorium::models::gather::{check_index, gather_rows, scatter_rows};
+use sensorium::models::pillar_terms::{FoldedPfn, HiddenRounding, TwoTermPfn};
 use sensorium::models::pillars::{
     FrameError, FrameShape, FrameStaging, PfnPlan, PillarFeatureNet, features_shape, pack_features,
+    pack_inputs,
 };
 use sensorium::models::second::{Second, SecondFpn};
+use sensorium::models::two_term::{TwoTermLinear, split_terms, split_terms_host};
 use sensorium::models::{BlockError, ConvSpec, RowLinear, as_feature_map};
+use sensorium::ops::gather::{check_index, gather_rows, scatter_rows};
 use sensorium::ops::{DeviceTensor, OpContext};
 use sensorium::tensor::{DType, HostTensor, TensorSpec};
-use sensorium::trace::{TraceContext, TraceOptions, TraceRunner, WorkError};
+use sensorium::trace::TraceContext;
 
+use blocks::{Work, as_rows, assert_close, cpu, everywhere, numbers, stored, unit};
 use graphs::Random;
-
-fn unit(r: &mut Random) -> f32 {
-    (r.next() >> 40) as f32 / (1 << 23) as f32 - 1.0
-}
 
 fn array4(r: &mut Random, dims: (usize, usize, usize, usize), scale: f32) -> Array4<f32> {
     Array4::from_shape_simple_fn(dims, || unit(r) * scale)
@@ -137,130 +137,10 @@ fn planar(tensor: &HostTensor) -> Array3<f64> {
     map.permuted_axes([2, 0, 1]).as_standard_layout().into_owned()
 }
 
-fn numbers(tensor: &HostTensor) -> Vec<f64> {
-    match tensor.dtype() {
-        DType::F32 => {
-            let values = tensor.as_slice::<f32>().unwrap();
-            values.iter().map(|&v| v.into()).collect()
-        }
-        DType::Bf16 => {
-            let values = tensor.as_slice::<bf16>().unwrap();
-            values.iter().map(|v| v.to_f64()).collect()
-        }
-        other => panic!("no numbers of {other}"),
-    }
-}
-
-fn stored(dtype: DType, dims: &[usize], values: &[f32]) -> HostTensor {
-    match dtype {
-        DType::F32 => HostTensor::from_slice(dims, values).unwrap(),
-        _ => {
-            let rounded: Vec<bf16> = values.iter().map(|&v| bf16::from_f32(v)).collect();
-            HostTensor::from_slice(dims, &rounded).unwrap()
-        }
-    }
-}
-
 /// A random map as the device stores it, `[1, H, W, C]`.
 fn random_map(r: &mut Random, dtype: DType, [c, h, w]: [usize; 3]) -> HostTensor {
     let values: Vec<f32> = (0..c * h * w).map(|_| unit(r)).collect();
     stored(dtype, &[1, h, w, c], &values)
-}
-
-/// fp32 within 1e-5 of the largest value, bf16 by correlation.
-fn assert_close<'a>(
-    what: &str,
-    dtype: DType,
-    found: impl IntoIterator<Item = &'a f64>,
-    exact: impl IntoIterator<Item = &'a f64>,
-) {
-    let (a, b): (Vec<f64>, Vec<f64>) = (
-        found.into_iter().copied().collect(),
-        exact.into_iter().copied().collect(),
-    );
-    assert_eq!(a.len(), b.len(), "{what}");
-    assert!(a.iter().all(|v| v.is_finite()), "{what}");
-    let top = b.iter().fold(0.0_f64, |top, v| top.max(v.abs()));
-    let worst = a
-        .iter()
-        .zip(&b)
-        .fold(0.0_f64, |worst, (a, b)| worst.max((a - b).abs()));
-    let mean = |v: &[f64]| v.iter().sum::<f64>() / v.len() as f64;
-    let (ma, mb) = (mean(&a), mean(&b));
-    let dot = |x: &[f64], mx: f64, y: &[f64], my: f64| -> f64 {
-        x.iter().zip(y).map(|(x, y)| (x - mx) * (y - my)).sum()
-    };
-    let correlation = dot(&a, ma, &b, mb) / (dot(&a, ma, &a, ma) * dot(&b, mb, &b, mb)).sqrt();
-    println!(
-        "{what}, {dtype}: off by {:.2e} of {top:.3}, correlation {correlation:.7}",
-        worst
-    );
-    match dtype {
-        DType::F32 => assert!(worst <= 1e-5 * top.max(1.0), "{what}: off by {worst} of {top}"),
-        _ => assert!(correlation >= 0.999, "{what}: {correlation}"),
-    }
-}
-
-fn cpu(threads: usize) -> CpuDevice {
-    CpuDevice::open(&CpuConfig {
-        threads,
-        ..CpuConfig::default()
-    })
-    .unwrap()
-}
-
-fn simulator() -> SimDevice {
-    SimDevice::open(&SimConfig {
-        arena_bytes: 64 << 20,
-        seed: 5,
-        ..SimConfig::default()
-    })
-    .unwrap()
-}
-
-type Work = dyn Fn(&mut TraceContext<'_>) -> Result<Vec<(String, DeviceTensor)>, WorkError> + Send + Sync;
-
-/// Captures work and replays it on every device; all of them, and eager runs, give the same bits, also after other
-/// inputs. The outputs come back.
-fn everywhere(inputs: &[(&str, HostTensor)], work: impl Fn() -> Arc<Work>) -> Vec<HostTensor> {
-    let mut first: Option<Vec<HostTensor>> = None;
-    let devices: [(Box<dyn Device>, TraceOptions); 4] = [
-        (Box::new(cpu(1)), TraceOptions::default()),
-        (Box::new(cpu(2)), TraceOptions::two_queues()),
-        (Box::new(simulator()), TraceOptions::default()),
-        (Box::new(simulator()), TraceOptions::two_queues()),
-    ];
-    for (mut device, options) in devices {
-        let device = device.as_mut();
-        let mut runner = TraceRunner::new("blocks", options).unwrap();
-        let mut ids = Vec::new();
-        for (name, tensor) in inputs {
-            ids.push(runner.add_input(device, name, *tensor.spec(), None).unwrap());
-        }
-        let run = work();
-        let variant = runner
-            .add_variant(device, "default", Box::new(move |context| run(context)))
-            .unwrap();
-        runner.capture(device).unwrap();
-        let zeros: Vec<HostTensor> = inputs.iter().map(|(_, t)| HostTensor::zeros(*t.spec())).collect();
-        let given: Vec<_> = ids.iter().copied().zip(inputs.iter().map(|(_, t)| t)).collect();
-        let other: Vec<_> = ids.iter().copied().zip(&zeros).collect();
-        let replayed = runner.call(device, variant, &given).unwrap();
-        runner.call(device, variant, &other).unwrap();
-        let again = runner.call(device, variant, &given).unwrap();
-        let eager = runner.run_eager(device, variant, &given).unwrap();
-        let outputs: Vec<HostTensor> = replayed.into_iter().map(|(_, tensor)| tensor).collect();
-        for (index, output) in outputs.iter().enumerate() {
-            assert_eq!(output.bytes(), again[index].1.bytes(), "a second replay differs");
-            assert_eq!(output.bytes(), eager[index].1.bytes(), "eager differs");
-            if let Some(first) = &first {
-                assert_eq!(output.bytes(), first[index].bytes(), "devices differ");
-            }
-        }
-        runner.release(device).unwrap();
-        first = first.or(Some(outputs));
-    }
-    first.unwrap()
 }
 
 /// Work on the input `x` as a feature map; the maps that it makes are the outputs.
@@ -277,14 +157,6 @@ fn on_map(
         let named = maps.into_iter().enumerate();
         Ok(named.map(|(i, map)| (format!("y{i}"), as_rows(&map))).collect())
     })
-}
-
-/// A feature map as it is stored, `[N, H, W, C]`.
-fn as_rows(map: &DeviceTensor) -> DeviceTensor {
-    DeviceTensor {
-        view: map.view.transpose(&[0, 2, 3, 1]).unwrap(),
-        ..*map
-    }
 }
 
 /// Blocks of layers, shrinking by two each.
@@ -813,4 +685,183 @@ fn a_refusal_leaves_nothing_allocated_but_weights() {
     assert!(ops.device.memory().used_bytes > before);
     second.release(ops.device);
     assert_eq!(ops.device.memory().used_bytes, before);
+}
+
+/// Correlation, and the length of the difference relative to that of the exact values.
+fn agreement(found: &[f64], exact: &Array2<f64>) -> (f64, f64) {
+    assert_eq!(found.len(), exact.len());
+    let count = found.len() as f64;
+    let (ma, mb) = (found.iter().sum::<f64>() / count, exact.sum() / count);
+    let [mut ab, mut aa, mut bb, mut off, mut all] = [0.0; 5];
+    for (a, b) in found.iter().zip(exact) {
+        ab += (a - ma) * (b - mb);
+        aa += (a - ma) * (a - ma);
+        bb += (b - mb) * (b - mb);
+        off += (a - b) * (a - b);
+        all += b * b;
+    }
+    (ab / (aa * bb).sqrt(), (off / all).sqrt())
+}
+
+/// Widths of CenterPoint, PointPainting and TransFusion: features, first layer, outputs, points of a pillar.
+const DETECTORS: [[usize; 4]; 3] = [[9, 16, 32, 32], [16, 16, 32, 32], [11, 32, 64, 20]];
+
+#[test]
+fn the_matrix_form_of_the_feature_net_is_the_literal_encoder() {
+    let mut r = Random(11);
+    for [features, hidden, outputs, points] in DETECTORS {
+        let pfn = Pfn::new(&mut r, features, hidden, outputs);
+        let folded = FoldedPfn::new(&pfn.plan()).unwrap();
+        let padded = (hidden + outputs).next_multiple_of(32);
+        assert_eq!(folded.shapes(), [[16, 32], [32, padded], [padded, outputs]]);
+        let x = Array3::from_shape_simple_fn((50, points, features), || unit(&mut r) * 2.0);
+        let exact = pfn.run(&x.mapv(f64::from));
+        let found = |rounding| -> Vec<f64> {
+            let rows = folded.forward_host(x.view(), rounding).unwrap();
+            rows.iter().map(|&v| v.into()).collect()
+        };
+        let (correlation, off) = agreement(&found(HiddenRounding::None), &exact);
+        assert!(correlation > 0.999_999_999 && off < 1e-6, "{correlation} {off}");
+        let (correlation, off) = agreement(&found(HiddenRounding::Bf16), &exact);
+        assert!(
+            correlation > 0.999_99 && (1e-4..0.01).contains(&off),
+            "{correlation} {off}"
+        );
+    }
+    let pfn = Pfn::new(&mut r, 17, 16, 32);
+    let refused = FoldedPfn::new(&pfn.plan()).unwrap_err();
+    assert!(
+        refused.to_string().contains("17 features of a point, at most 16"),
+        "{refused}"
+    );
+    let refused = FoldedPfn::new(&Pfn::new(&mut r, 9, 16, 30).plan()).unwrap_err();
+    assert!(refused.to_string().contains("30 outputs"), "{refused}");
+    let single = PfnPlan::one_layer(pfn.w0.view(), &pfn.b0).unwrap();
+    assert!(
+        FoldedPfn::new(&single)
+            .unwrap_err()
+            .to_string()
+            .contains("two layers")
+    );
+}
+
+#[test]
+fn two_terms_bring_products_of_bf16_to_the_accuracy_of_its_rounding() {
+    let mut r = Random(12);
+    for [features, hidden, outputs, points] in DETECTORS {
+        let pfn = Pfn::new(&mut r, features, hidden, outputs);
+        let folded = FoldedPfn::new(&pfn.plan()).unwrap();
+        let frame = Array3::from_shape_simple_fn((60, points, features), || unit(&mut r) * 2.0);
+        for dtype in [DType::Bf16, DType::F32] {
+            let shape = FrameShape {
+                pillars: 72,
+                points: 32,
+                features: 16,
+                cells: 1,
+                dtype,
+            };
+            let packed = pack_features(frame.view(), &shape).unwrap();
+            let x = stored(dtype, &features_shape(72, 32, 16), &packed);
+            let found = everywhere(&[("x", x.clone())], || {
+                let net = TwoTermPfn::new(&folded).unwrap();
+                Arc::new(move |context: &mut TraceContext<'_>| {
+                    let x = context.input("x")?;
+                    Ok(vec![("rows".to_owned(), net.forward(context.ops(), &x)?)])
+                })
+            });
+            let given = Array3::from_shape_vec((72, 32, 16), numbers(&x)).unwrap();
+            let exact = pfn.run(&given.slice(s![..60, .., ..features]).to_owned());
+            let rows = numbers(&found[0]);
+            let (correlation, off) = agreement(&rows[..60 * outputs], &exact);
+            println!("{features} to {outputs}, {dtype}: correlation {correlation:.8}, off by {off:.5}");
+            assert!(correlation >= 0.999_996 && off <= 0.0027, "{correlation} {off}");
+            // Almost all rows are the exact ones rounded once.
+            let pairs = rows[..60 * outputs].iter().zip(&exact);
+            let other = pairs
+                .filter(|&(&found, &exact)| found != half::bf16::from_f64(exact).to_f64())
+                .count();
+            assert!(other * 50 < 60 * outputs, "{other} of {}", 60 * outputs);
+        }
+    }
+}
+
+#[test]
+fn terms_add_up_and_products_of_them_are_nearly_fp32() {
+    let mut r = Random(13);
+    let values: Vec<f32> = (0..40 * 24).map(|_| unit(&mut r) * 30.0).collect();
+    let [high, low] = split_terms_host(&values);
+    for ((&x, high), low) in values.iter().zip(&high).zip(&low) {
+        assert_eq!(*high, half::bf16::from_f32(x));
+        assert!((f64::from(x) - high.to_f64() - low.to_f64()).abs() <= f64::from(x.abs()) / 65_536.0);
+    }
+    let [high, low] = split_terms_host(&[f32::INFINITY, 1.0]);
+    assert_eq!(
+        (high[0].to_f32(), low[0].to_f32(), low[1].to_f32()),
+        (f32::INFINITY, 0.0, 0.0)
+    );
+    let weight = Array2::from_shape_simple_fn((24, 33), || unit(&mut r));
+    let bias = biases(&mut r, 33);
+    let x = HostTensor::from_slice(&[2, 20, 24], &values).unwrap();
+    let found = everywhere(&[("x", x)], || {
+        let both = TwoTermLinear::new("both", weight.view(), Some(&bias), false).unwrap();
+        Arc::new(move |context: &mut TraceContext<'_>| {
+            let x = context.input("x")?;
+            let ops = context.ops();
+            let [high, low] = split_terms(ops, &x)?;
+            let y = both.forward(ops, &high, Some(&low))?;
+            let rough = both.forward(ops, &high, None)?;
+            Ok(vec![
+                ("y".to_owned(), y),
+                ("rough".to_owned(), rough),
+                ("high".to_owned(), high),
+                ("low".to_owned(), low),
+            ])
+        })
+    });
+    let [high, low] = split_terms_host(&values);
+    assert_eq!(found[2].as_slice::<half::bf16>().unwrap(), high);
+    assert_eq!(found[3].as_slice::<half::bf16>().unwrap(), low);
+    let exact = Array2::from_shape_vec((40, 24), values.iter().map(|&v| f64::from(v)).collect())
+        .unwrap()
+        .dot(&weight.mapv(f64::from))
+        + Array1::from(bias.clone()).mapv(f64::from);
+    let (_, off) = agreement(&numbers(&found[0]), &exact);
+    let (_, rough) = agreement(&numbers(&found[1]), &exact);
+    assert!(off < 2e-5 && rough > 20.0 * off, "{off} {rough}");
+    let mut device = cpu(1);
+    let mut ops = OpContext::new(&mut device, sensorium::device::Cq::COMPUTE);
+    let spec = TensorSpec::new(&[4, 24], DType::F32).unwrap();
+    let x = ops.alloc(&spec, sensorium::device::BufferClass::Input).unwrap();
+    let both = TwoTermLinear::new("both", weight.view(), None, true).unwrap();
+    let refused = both.forward(&mut ops, &x, None).unwrap_err();
+    assert!(matches!(refused, BlockError::DType { .. }), "{refused}");
+    let x = ops.typecast(&x, DType::Bf16).unwrap();
+    assert!(split_terms(&mut ops, &x).is_err());
+}
+
+#[test]
+fn inputs_are_packed_for_tools_under_the_rules_of_staging() {
+    let mut r = Random(14);
+    let shape = FrameShape {
+        pillars: 5,
+        points: 3,
+        features: 4,
+        cells: 6,
+        dtype: DType::F32,
+    };
+    let frame = Array3::from_shape_simple_fn((2, 2, 3), || unit(&mut r));
+    let cells = [5, 0, 5, 1, 5, 5];
+    let packed = pack_inputs(frame.view(), &cells, &shape).unwrap();
+    assert_eq!(packed.features, expected_frame(&frame.view(), &shape));
+    assert_eq!(packed.canvas_index, cells);
+    let refused = pack_inputs(frame.view(), &[5, 0, 2, 1, 5, 5], &shape).unwrap_err();
+    assert!(matches!(refused, FrameError::Index(_)), "{refused}");
+    let refused = pack_inputs(frame.view(), &cells[1..], &shape).unwrap_err();
+    assert!(matches!(
+        refused,
+        FrameError::Cells {
+            found: 5,
+            expected: 6
+        }
+    ));
 }

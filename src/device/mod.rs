@@ -19,6 +19,7 @@ mod faulty;
 mod ids;
 mod op;
 mod op_matrix;
+mod op_query;
 mod random;
 pub mod sim;
 mod slot;
@@ -45,5 +46,9 @@ pub use op::{
     PoolKind, Scalar, WeightDesc,
 };
 pub use op_matrix::{LayerNormDesc, MatMulDesc, ReduceDesc, ReduceKind, SdpaDesc};
+pub use op_query::{
+    GridSampleDesc, LocalMaxDesc, OutsidePixels, SampleWeights, Sampling, SegmentOp, SegmentReduceDesc,
+    SplitIndexDesc, TopKDesc, TopKOrder, Unpooled,
+};
 pub use sim::{OnRace, Race, SimConfig, SimCosts, SimDevice};
 pub use slot::{HostSlot, SlotError};

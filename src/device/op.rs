@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::op_matrix::{LayerNormDesc, MatMulDesc, ReduceDesc, SdpaDesc};
+use super::op_query::{GridSampleDesc, LocalMaxDesc, SegmentReduceDesc, SplitIndexDesc, TopKDesc};
 use crate::tensor::{DType, View};
 
 /// A constant inside an [`OpDesc`], compared and hashed by its bits.
@@ -308,6 +309,16 @@ pub enum OpDesc {
     Reduce(ReduceDesc),
     /// Attention. Buffers: query, key, value, output, mask if present.
     Sdpa(SdpaDesc),
+    /// First elements of an order. Buffers: source, values, indices.
+    TopK(TopKDesc),
+    /// Positions taken apart into row and place. Buffers: index, major, minor.
+    SplitIndex(SplitIndexDesc),
+    /// Local maxima of maps. Buffers: input, output.
+    LocalMax(LocalMaxDesc),
+    /// Maps sampled at given places. Buffers: input, grid, output.
+    GridSample(GridSampleDesc),
+    /// Runs of rows reduced. Buffers: rows, offsets, result.
+    SegmentReduce(SegmentReduceDesc),
 }
 
 impl OpDesc {
@@ -330,6 +341,11 @@ impl OpDesc {
             Self::LayerNorm(_) => "layer_norm",
             Self::Reduce(_) => "reduce",
             Self::Sdpa(_) => "sdpa",
+            Self::TopK(_) => "topk",
+            Self::SplitIndex(_) => "split_index",
+            Self::LocalMax(_) => "local_max",
+            Self::GridSample(_) => "grid_sample",
+            Self::SegmentReduce(_) => "segment_reduce",
         }
     }
 }

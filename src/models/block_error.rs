@@ -1,6 +1,7 @@
 //! What can be wrong with a network's blocks.
 
 use crate::device::DeviceError;
+use crate::ops::OpRefusal;
 use crate::ops::attention::AttentionError;
 use crate::tensor::{DType, Shape, TensorError};
 
@@ -74,6 +75,9 @@ pub enum BlockError {
         /// What is wrong.
         source: Box<AttentionError>,
     },
+    /// An operation that a block is made of refused.
+    #[error(transparent)]
+    Op(#[from] OpRefusal),
 }
 
 impl BlockError {

@@ -31,8 +31,11 @@ pub struct ConvSpec {
     weight: Vec<f32>,
     dims: [usize; 4],
     bias: Vec<f32>,
-    stride: usize,
-    padding: Option<usize>,
+    stride: [usize; 2],
+    /// Above, below, left and right; half the kernel where it is not said.
+    padding: Option<[usize; 4]>,
+    dilation: [usize; 2],
+    groups: usize,
     relu: bool,
     kind: ConvKind,
 }
@@ -46,8 +49,10 @@ impl ConvSpec {
             weight: weight.iter().copied().collect(),
             dims: [a, b, c, d],
             bias: bias.to_vec(),
-            stride: 1,
+            stride: [1; 2],
             padding: None,
+            dilation: [1; 2],
+            groups: 1,
             relu: true,
             kind: ConvKind::Conv,
         }
@@ -57,9 +62,28 @@ impl ConvSpec {
     #[must_use]
     pub fn conv_transpose(weight: ArrayView4<'_, f32>, bias: &[f32], stride: usize) -> Self {
         Self {
-            stride,
-            padding: Some(0),
+            stride: [stride; 2],
+            padding: Some([0; 4]),
             kind: ConvKind::ConvTranspose,
+            ..Self::conv(weight, bias)
+        }
+    }
+
+    /// A convolution of any window: weights `[Cout, Cin / groups, KH, KW]`, stride and dilation of rows and columns,
+    /// padding above, below, left and right. Without the ReLU.
+    pub(super) fn window(
+        weight: ArrayView4<'_, f32>,
+        bias: &[f32],
+        (stride, dilation): ([usize; 2], [usize; 2]),
+        padding: [usize; 4],
+        groups: usize,
+    ) -> Self {
+        Self {
+            stride,
+            padding: Some(padding),
+            dilation,
+            groups,
+            relu: false,
             ..Self::conv(weight, bias)
         }
     }
@@ -67,14 +91,17 @@ impl ConvSpec {
     /// With another stride.
     #[must_use]
     pub fn stride(self, stride: usize) -> Self {
-        Self { stride, ..self }
+        Self {
+            stride: [stride; 2],
+            ..self
+        }
     }
 
     /// With another padding; a transposed convolution cuts as much off its output.
     #[must_use]
     pub fn padding(self, padding: usize) -> Self {
         Self {
-            padding: Some(padding),
+            padding: Some([padding; 4]),
             ..self
         }
     }
@@ -85,11 +112,16 @@ impl ConvSpec {
         Self { relu: false, ..self }
     }
 
+    /// With a ReLU or without.
+    pub(super) fn with_relu(self, relu: bool) -> Self {
+        Self { relu, ..self }
+    }
+
     /// Input channels.
     #[must_use]
     pub const fn inputs(&self) -> usize {
         match self.kind {
-            ConvKind::Conv => self.dims[1],
+            ConvKind::Conv => self.dims[1] * self.groups,
             ConvKind::ConvTranspose => self.dims[0],
         }
     }
@@ -144,22 +176,32 @@ impl ConvSpec {
         &self.bias
     }
 
-    const fn pad(&self) -> usize {
+    /// Padding above, below, left and right.
+    const fn pad(&self) -> [usize; 4] {
         match self.padding {
             Some(pad) => pad,
-            None => self.kernel() / 2,
+            None => [self.kernel() / 2; 4],
         }
     }
 
     fn check(&self, name: &str) -> Result<(), BlockError> {
         let [.., rows, columns] = self.dims;
-        let reason = if self.dims.contains(&0) || self.stride == 0 {
+        let Self {
+            stride,
+            dilation,
+            groups,
+            ..
+        } = self;
+        let is_zero = |sizes: &[usize]| sizes.contains(&0);
+        let reason = if is_zero(&self.dims) || is_zero(stride) || is_zero(dilation) || *groups == 0 {
             format!(
-                "weights {:?} and stride {}: none may be 0",
-                self.dims, self.stride
+                "weights {:?}, stride {stride:?}, dilation {dilation:?} and {groups} groups: none may be 0",
+                self.dims
             )
-        } else if rows != columns {
+        } else if rows != columns && (self.padding.is_none() || self.kind == ConvKind::ConvTranspose) {
             format!("a kernel of {rows} x {columns}: square ones are expected")
+        } else if self.kind == ConvKind::Conv && !self.outputs().is_multiple_of(*groups) {
+            format!("{} output channels in {groups} groups", self.outputs())
         } else if self.bias.len() != self.outputs() {
             format!(
                 "{} biases for {} output channels",
@@ -172,12 +214,16 @@ impl ConvSpec {
         Err(BlockError::weights(name, reason))
     }
 
-    /// Size of an output axis; `None` where the kernel does not fit.
-    fn output_size(&self, input: usize) -> Option<usize> {
-        let (kernel, pad) = (self.kernel(), self.pad());
+    /// Size of an output axis, 0 for rows and 1 for columns; `None` where the kernel does not fit.
+    fn output_size(&self, axis: usize, input: usize) -> Option<usize> {
+        let (kernel, stride) = (self.dims[2 + axis], self.stride[axis]);
+        let [before, after] = [self.pad()[2 * axis], self.pad()[2 * axis + 1]];
         match self.kind {
-            ConvKind::Conv => Some((input + 2 * pad).checked_sub(kernel)? / self.stride + 1),
-            ConvKind::ConvTranspose => (input.checked_sub(1)? * self.stride + kernel).checked_sub(2 * pad),
+            ConvKind::Conv => {
+                let reach = (kernel - 1).checked_mul(self.dilation[axis])?.checked_add(1)?;
+                Some((input + before + after).checked_sub(reach)? / stride + 1)
+            }
+            ConvKind::ConvTranspose => (input.checked_sub(1)? * stride + kernel).checked_sub(before + after),
         }
         .filter(|&size| size > 0)
     }
@@ -225,8 +271,8 @@ impl ConvLayer {
     /// Shape of the output, `[N, C, H, W]`.
     pub(super) fn out_shape(&self, input: &Shape) -> Result<[usize; 4], BlockError> {
         let sizes = match input[..] {
-            [n, c, h, w] if c == self.spec.inputs() => (self.spec.output_size(h))
-                .zip(self.spec.output_size(w))
+            [n, c, h, w] if c == self.spec.inputs() => (self.spec.output_size(0, h))
+                .zip(self.spec.output_size(1, w))
                 .map(|(h, w)| [n, self.spec.outputs(), h, w]),
             _ => None,
         };
@@ -310,15 +356,16 @@ impl ConvLayer {
             output: output.operand(),
             residual: residual.map(DeviceTensor::operand),
             geometry,
-            groups: 1,
+            groups: spec.groups,
             activation,
         };
+        let [top, _, left, _] = spec.pad();
         if spec.kind == ConvKind::Conv {
             let geometry = Geometry2d {
-                kernel: [spec.kernel(); 2],
-                stride: [spec.stride; 2],
-                dilation: [1; 2],
-                pad_begin: [spec.pad(); 2],
+                kernel: [spec.dims[2], spec.dims[3]],
+                stride: spec.stride,
+                dilation: spec.dilation,
+                pad_begin: [top, left],
             };
             return Ok(vec![Part {
                 desc: desc(input, output, geometry),
@@ -327,15 +374,15 @@ impl ConvLayer {
         }
         let axis = |axis: usize| Axis {
             kernel: spec.kernel(),
-            stride: spec.stride,
-            pad: spec.pad(),
+            stride: spec.stride[0],
+            pad: top,
             input: input.view.shape[axis],
             output: output.view.shape[axis],
         };
         let phases = transposed::phases([axis(2), axis(3)])
             .map_err(|reason| BlockError::weights(&self.name, format!("{reason} is not supported")))?;
         let parts = phases.into_iter().map(|phase| {
-            let views = transposed::phase_views(&phase, [spec.stride; 2], &input.view, &output.view);
+            let views = transposed::phase_views(&phase, spec.stride, &input.view, &output.view);
             let [from, to] = views.map_err(BlockError::tensor(&self.name))?;
             let from = DeviceTensor { view: from, ..*input };
             let to = DeviceTensor { view: to, ..*output };
@@ -396,8 +443,10 @@ impl RowLinear {
             weight: turned.iter().copied().collect(),
             dims: [outputs, inputs, 1, 1],
             bias: bias.to_vec(),
-            stride: 1,
-            padding: Some(0),
+            stride: [1; 2],
+            padding: Some([0; 4]),
+            dilation: [1; 2],
+            groups: 1,
             relu,
             kind: ConvKind::Conv,
         };
@@ -439,11 +488,25 @@ impl RowLinear {
         rows: &DeviceTensor,
         output: &DeviceTensor,
     ) -> Result<(), BlockError> {
+        self.forward_add_into(ops, rows, output, None)
+    }
+
+    /// As [`RowLinear::forward_into`]; rows of the output's type may be added behind the layer.
+    pub(super) fn forward_add_into(
+        &self,
+        ops: &mut OpContext<'_>,
+        rows: &DeviceTensor,
+        output: &DeviceTensor,
+        residual: Option<&DeviceTensor>,
+    ) -> Result<(), BlockError> {
         let (input, output) = (
             self.as_map(rows, "the input")?,
             self.as_map(output, "the output")?,
         );
-        self.layer.run(ops, &input, &output, None)
+        let residual = residual
+            .map(|rows| self.as_map(rows, "the residual"))
+            .transpose()?;
+        self.layer.run(ops, &input, &output, residual.as_ref())
     }
 
     /// Returns the weights' memory. The layer may run again.
@@ -486,19 +549,10 @@ fn rows_as_map(rows: &DeviceTensor, flat: &View) -> DeviceTensor {
 /// # Errors
 /// [`BlockError::Shape`] if the elements cannot be seen so.
 pub fn as_feature_map(tensor: &DeviceTensor, [n, h, w, c]: [usize; 4]) -> Result<DeviceTensor, BlockError> {
-    let shape = Shape::new(&[n, h, w, c]).ok();
-    let view = shape
-        .and_then(|shape| tensor.view.reshape(shape))
-        .and_then(|view| view.transpose(&[0, 3, 1, 2]).ok());
-    match view {
-        Some(view) => Ok(DeviceTensor { view, ..*tensor }),
-        None => Err(BlockError::shape(
-            "a feature map",
-            "the tensor",
-            tensor.view.shape,
-            format!("one that can be seen as [{n}, {h}, {w}, {c}]"),
-        )),
-    }
+    tensor.as_feature_map([n, h, w, c]).ok_or_else(|| {
+        let expected = format!("one that can be seen as [{n}, {h}, {w}, {c}]");
+        BlockError::shape("a feature map", "the tensor", tensor.view.shape, expected)
+    })
 }
 
 /// A new feature map `[N, C, H, W]`, stored `[N, H, W, C]`.

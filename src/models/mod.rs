@@ -6,9 +6,9 @@
 //! parts. [`LoadedGraph`] is such a graph with its constants on a device.
 //!
 //! The blocks of pillar detectors are there to be put together in the function of a trace's variant: the feature net
-//! ([`pillars`]), the scatter to a canvas ([`gather`]), backbone and neck ([`second`]), the heads ([`centerhead`],
-//! [`transfusion_head`]). Each is built from host weights, brings them to the device in its first run, and computes into
-//! device tensors.
+//! ([`pillars`]), the scatter to a canvas ([`crate::ops::gather`]), backbone and neck ([`second`]), the heads
+//! ([`centerhead`], [`transfusion_head`]). Each is built from host weights, brings them to the device in its first run,
+//! and computes into device tensors.
 //!
 //! May be called by the rooms below it; calls `numeric`, `tensor`, `device`, `ops` and `weights`.
 
@@ -20,21 +20,23 @@ mod facts;
 mod fold;
 mod fuse;
 mod fuse_pillars;
-pub mod gather;
 mod infer;
 mod launches;
 mod layers;
 mod loaded;
 mod lower;
 mod movement;
+pub mod pillar_terms;
 pub mod pillars;
 mod place;
 mod plan;
 mod resize;
+pub mod resnet;
 pub mod second;
 mod survey;
 pub mod transfusion_head;
 mod transposed;
+pub mod two_term;
 mod window;
 
 pub use block_error::BlockError;

@@ -6,10 +6,10 @@ use half::bf16;
 use ndarray::{Array2, ArrayView2, ArrayView3, ArrayViewMut1, s};
 
 use super::block_error::BlockError;
-use super::gather::{IndexError, check_index};
 use super::layers::{free, free_buffer};
 use crate::device::{BufferClass, BufferId, DenseLayer, Device, HostSlot, OpDesc, PillarsDesc, WeightDesc};
 use crate::numeric::bf16_encode_into;
+use crate::ops::gather::{IndexError, check_index};
 use crate::ops::{DeviceTensor, HostStaging, OpContext, StagingError};
 use crate::tensor::{DType, TensorError, TensorSpec};
 
@@ -80,6 +80,15 @@ impl PfnPlan {
     #[must_use]
     pub fn hidden(&self) -> Option<usize> {
         self.second.as_ref().map(|_| self.first.ncols())
+    }
+
+    /// First layer and, where there is one, second: weights `[inputs, outputs]` and biases.
+    pub(super) fn layers(&self) -> [Option<(ArrayView2<'_, f32>, &[f32])>; 2] {
+        let second = self.second.as_ref();
+        [
+            Some((self.first.view(), &self.first_bias)),
+            second.map(|(weight, bias)| (weight.view(), &bias[..])),
+        ]
     }
 
     /// Features of a pillar.
@@ -260,6 +269,17 @@ impl FrameShape {
         self.pillars as u32
     }
 
+    /// Whether there is an entry for each cell, a pillar of the frame or the sentinel.
+    fn check_index(&self, canvas_index: &[u32], pillars: usize) -> Result<(), FrameError> {
+        if canvas_index.len() != self.cells {
+            return Err(FrameError::Cells {
+                found: canvas_index.len(),
+                expected: self.cells,
+            });
+        }
+        Ok(check_index(canvas_index, pillars, Some(self.sentinel()))?)
+    }
+
     fn check(&self, features: &ArrayView3<'_, f32>) -> Result<(), FrameError> {
         let (pillars, points, width) = features.dim();
         let fits = pillars <= self.pillars
@@ -380,6 +400,31 @@ pub fn pack_features(features: ArrayView3<'_, f32>, shape: &FrameShape) -> Resul
     Ok(packed)
 }
 
+/// A frame's inputs on the host, for tests and tools.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PackedInputs {
+    /// Points, as [`pack_features`] packs them.
+    pub features: Vec<f32>,
+    /// The checked canvas index.
+    pub canvas_index: Vec<u32>,
+}
+
+/// A frame's inputs, checked: the pillars of the features are those that the index may name.
+///
+/// # Errors
+/// [`FrameError::Features`], [`FrameError::Cells`], [`FrameError::Index`].
+pub fn pack_inputs(
+    features: ArrayView3<'_, f32>,
+    canvas_index: &[u32],
+    shape: &FrameShape,
+) -> Result<PackedInputs, FrameError> {
+    shape.check_index(canvas_index, features.dim().0)?;
+    Ok(PackedInputs {
+        features: pack_features(features, shape)?,
+        canvas_index: canvas_index.to_vec(),
+    })
+}
+
 /// A frame that was written, ready for an upload.
 #[derive(Debug, Clone, Copy)]
 pub struct StagedFrame<'a> {
@@ -437,14 +482,8 @@ impl FrameStaging {
     ) -> Result<StagedFrame<'_>, FrameError> {
         let shape = self.shape;
         shape.check(&features)?;
-        if canvas_index.len() != shape.cells {
-            return Err(FrameError::Cells {
-                found: canvas_index.len(),
-                expected: shape.cells,
-            });
-        }
         let pillars = features.dim().0;
-        check_index(canvas_index, pillars, Some(shape.sentinel()))?;
+        shape.check_index(canvas_index, pillars)?;
         let (slot, row_len) = (self.features.next_slot(), shape.points * shape.features);
         let before = self.used[slot];
         // Should the writing panic, so much may have been written.

@@ -3,11 +3,22 @@
 //! May be called by every room below it; calls `device` and `tensor`.
 
 pub mod attention;
+pub mod deform;
+pub mod gather;
+pub mod heatmap;
 mod matrix;
+pub mod pool;
+mod port_rule;
+mod refusal;
+mod results;
+pub mod segment;
 mod staging;
+pub mod topk;
 mod typecast;
 
-pub use matrix::{LayerNormOptions, MatMulOptions, as_matrix};
+pub use matrix::{LayerNormOptions, MatMulOptions};
+pub use port_rule::PortRule;
+pub use refusal::OpRefusal;
 pub use staging::{HostStaging, StagingError};
 
 use std::time::Duration;

@@ -10,5 +10,6 @@ mod matrix;
 mod moves;
 mod normalisation;
 mod pillars;
+mod queries;
 mod reductions;
 mod refusals;

@@ -79,6 +79,11 @@ pub(super) fn uses(op: &OpDesc) -> Vec<Use> {
         OpDesc::Binary { lhs, rhs, dst, .. } => vec![reads(lhs), reads(rhs), writes(dst)],
         OpDesc::GatherRows { table, index, dst } => vec![reads(table), reads(index), writes(dst)],
         OpDesc::Pillars(desc) => vec![reads(&desc.points), weights, writes(&desc.output)],
+        OpDesc::TopK(desc) => vec![reads(&desc.src), writes(&desc.values), writes(&desc.indices)],
+        OpDesc::SplitIndex(desc) => vec![reads(&desc.index), writes(&desc.major), writes(&desc.minor)],
+        OpDesc::LocalMax(desc) => vec![reads(&desc.input), writes(&desc.output)],
+        OpDesc::GridSample(desc) => vec![reads(&desc.input), reads(&desc.grid), writes(&desc.output)],
+        OpDesc::SegmentReduce(desc) => vec![reads(&desc.rows), reads(&desc.offsets), writes(&desc.output)],
         OpDesc::Conv2d(desc) => {
             let mut uses = vec![reads(&desc.input), weights, writes(&desc.output)];
             uses.extend(desc.residual.as_ref().map(reads));

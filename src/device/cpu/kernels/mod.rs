@@ -15,6 +15,7 @@
 //! - `pooling`, `softmax`, `elementwise`, `copy`, `indexed`, `gather_rows`: the other operations
 //! - `matmul` and `sdpa` on the convolution's tiles, with `matrix`, the packing that they share
 //! - `layer_norm`, `reduce`, and `rows`, functions of rows
+//! - `topk`, `split_index`, `local_max`, `grid_sample`, `segment`: selections and samplings
 //! - `nest`: loops over strided views
 
 mod check;
@@ -26,9 +27,11 @@ mod elementwise;
 mod formula;
 mod gather_rows;
 mod geometry;
+mod grid_sample;
 mod indexed;
 mod lanes;
 mod layer_norm;
+mod local_max;
 mod matmul;
 mod matrix;
 mod nest;
@@ -39,13 +42,16 @@ mod pooling;
 mod reduce;
 mod rows;
 mod sdpa;
+mod segment;
 #[cfg(target_arch = "x86_64")]
 mod simd_avx2;
 #[cfg(target_arch = "x86_64")]
 mod simd_avx512;
 mod softmax;
 mod special;
+mod split_index;
 mod tile;
+mod topk;
 
 use std::fmt;
 use std::sync::Arc;
@@ -135,5 +141,10 @@ pub fn prepare(op: &OpDesc, isa: Isa) -> Result<Arc<dyn Kernel>, DeviceError> {
         OpDesc::LayerNorm(desc) => layer_norm::prepare(desc, ops, rows::for_isa(isa))?,
         OpDesc::Reduce(desc) => reduce::prepare(desc, ops, rows::for_isa(isa))?,
         OpDesc::Sdpa(desc) => sdpa::prepare(desc, ops, rows::for_isa(isa))?,
+        OpDesc::TopK(desc) => topk::prepare(desc)?,
+        OpDesc::SplitIndex(desc) => split_index::prepare(desc)?,
+        OpDesc::LocalMax(desc) => local_max::prepare(desc, ops)?,
+        OpDesc::GridSample(desc) => grid_sample::prepare(desc, ops)?,
+        OpDesc::SegmentReduce(desc) => segment::prepare(desc, ops)?,
     })
 }
