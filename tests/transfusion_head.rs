@@ -13,7 +13,7 @@ use sensorium::device::{BufferClass, Cq};
 use sensorium::models::BlockError;
 use sensorium::models::transfusion_head::{
     FfnWeights, Linear, MhaWeights, NormWeights, PosEmbedMlp, PredictionHead, QueryHeadWeights, RawOutputs,
-    Selection, TransFusionQueryHead, assemble_transfusion,
+    TransFusionQueryHead, assemble_transfusion,
 };
 use sensorium::ops::{DeviceTensor, OpContext};
 use sensorium::tensor::{DType, HostTensor};
@@ -139,8 +139,6 @@ impl Frame {
             ("features", self.features.clone()),
             ("heat", self.heat.clone()),
             ("indices", index(&self.indices)),
-            ("positions", index(&self.positions)),
-            ("classes", index(&self.classes)),
         ]
     }
 }
@@ -234,14 +232,6 @@ impl Literal<'_> {
     }
 }
 
-fn selection(context: &sensorium::trace::TraceContext<'_>) -> Selection {
-    Selection {
-        indices: context.input("indices").unwrap(),
-        positions: context.input("positions").unwrap(),
-        classes: context.input("classes").unwrap(),
-    }
-}
-
 fn check(what: &str, found: &[f64], exact: &Array2<f64>, least: f64, within: f64) {
     let exact: Vec<f64> = exact.iter().copied().collect();
     let (of, off) = (correlation(found, &exact), distance(found, &exact));
@@ -263,15 +253,19 @@ fn compare(what: &str, size: &Size, grid: Grid, dtype: DType, least: f64, simula
         let head = TransFusionQueryHead::new(head.weights().clone()).unwrap();
         Arc::new(move |context| {
             let (features, heat) = (context.input("features")?, context.input("heat")?);
-            let selection = selection(context);
+            let indices = context.input("indices")?;
             let ops = context.ops();
+            let selection = head.select(ops, &heat, Some(&indices))?;
             let queries = head.init_queries(ops, &features, &selection)?;
             let keys = head.keys(ops, &features)?;
             let mut moved = queries;
             moved.content = head.self_attention(ops, &queries)?;
             let second = head.cross_attention(ops, &moved, &keys)?;
             let third = head.feed_forward(ops, &second)?;
-            let outputs = head.forward(ops, &features, &heat, &selection)?;
+            let outputs = head.forward(ops, &features, &heat, Some(&indices))?;
+            for tensor in [queries.position, keys, selection.cells, selection.classes] {
+                ops.free(&tensor)?;
+            }
             let named: [(&str, DeviceTensor); 6] = [
                 ("queries", queries.content),
                 ("first", moved.content),
@@ -385,41 +379,78 @@ fn memory_comes_back_from_a_run_a_refusal_and_a_release() {
         .iter()
         .map(|(_, tensor)| ops.upload(tensor, BufferClass::Weight).unwrap())
         .collect();
-    let selection = Selection {
-        indices: given[2],
-        positions: given[3],
-        classes: given[4],
-    };
     let before = ops.device.memory().used_bytes;
     head.prepare(&mut ops, DType::F32).unwrap();
-    let outputs = head.forward(&mut ops, &given[0], &given[1], &selection).unwrap();
+    let outputs = head
+        .forward(&mut ops, &given[0], &given[1], Some(&given[2]))
+        .unwrap();
     ops.free(&outputs.heads).unwrap();
     ops.free(&outputs.query_heat).unwrap();
     let prepared = ops.device.memory().used_bytes;
     assert!(prepared > before);
-    let short = Selection {
-        positions: DeviceTensor {
-            view: selection.positions.view.slice(1, 0, 49, 1).unwrap(),
-            ..selection.positions
-        },
-        ..selection
+    let short = DeviceTensor {
+        view: given[2].view.slice(1, 0, 49, 1).unwrap(),
+        ..given[2]
     };
-    let error = head.forward(&mut ops, &given[0], &given[1], &short).unwrap_err();
+    let error = head
+        .forward(&mut ops, &given[0], &given[1], Some(&short))
+        .unwrap_err();
     assert!(error.to_string().contains("at least 50 entries"), "{error}");
-    let error = head
-        .forward(&mut ops, &given[1], &given[1], &selection)
-        .unwrap_err();
-    assert!(matches!(error, BlockError::Shape { .. }), "{error}");
-    // The head runs until the heat map is refused.
-    let error = head
-        .forward(&mut ops, &given[0], &given[0], &selection)
-        .unwrap_err();
-    assert!(error.to_string().contains("the heat map"), "{error}");
+    for indices in [None, Some(&given[2])] {
+        let error = head.forward(&mut ops, &given[1], &given[1], indices).unwrap_err();
+        assert!(error.to_string().contains("the features"), "{error}");
+        // With indices, the head runs until the heat map is refused.
+        let error = head.forward(&mut ops, &given[0], &given[0], indices).unwrap_err();
+        assert!(error.to_string().contains("the heat map"), "{error}");
+    }
     let error = head.prepare(&mut ops, DType::U8).unwrap_err();
     assert!(matches!(error, BlockError::DType { .. }), "{error}");
     assert_eq!(ops.device.memory().used_bytes, prepared);
     head.release(ops.device);
     assert_eq!(ops.device.memory().used_bytes, before);
+}
+
+#[test]
+fn proposals_selected_on_the_device_are_the_best_of_the_heat() {
+    let mut r = Random(99);
+    let weights = weights(&mut r, &SMALL, Grid::XFirst);
+    let frame = Frame::new(&mut r, &weights, DType::F32, 0);
+    let (cells, classes) = (weights.cells(), weights.num_classes);
+    let heat = numbers(&frame.heat);
+    let mut best: Vec<usize> = (0..cells * classes).collect();
+    let score = |index: usize| heat[index % cells * classes + index / cells];
+    best.sort_by(|&a, &b| score(b).total_cmp(&score(a)).then(a.cmp(&b)));
+    let best: Vec<u32> = best[..64].iter().map(|&index| index as u32).collect();
+    let run = |inputs: &[(&'static str, HostTensor)], given: bool| {
+        replayed(inputs, true, || -> Arc<Work> {
+            let head = TransFusionQueryHead::new(weights.clone()).unwrap();
+            Arc::new(move |context| {
+                let (features, heat) = (context.input("features")?, context.input("heat")?);
+                let indices = if given {
+                    Some(context.input("indices")?)
+                } else {
+                    None
+                };
+                let outputs = head.forward(context.ops(), &features, &heat, indices.as_ref())?;
+                let mut named = vec![
+                    ("heads".into(), outputs.heads),
+                    ("heat".into(), outputs.query_heat),
+                ];
+                if !given {
+                    named.push(("indices".into(), outputs.indices));
+                }
+                Ok(named)
+            })
+        })
+    };
+    let mut inputs = frame.inputs();
+    let selected = run(&inputs[..2], false);
+    assert_eq!(selected[2].as_slice::<u32>().unwrap(), best);
+    inputs[2].1 = HostTensor::from_slice(&[1, 64], &best).unwrap();
+    let given = run(&inputs, true);
+    for (a, b) in given.iter().zip(&selected) {
+        assert_eq!(a.bytes(), b.bytes());
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::{DeviceTensor, OpContext};
 use crate::device::{
     Activation, BufferClass, DeviceError, LayerNormDesc, MatMulDesc, OpDesc, Operand, Scalar,
 };
-use crate::tensor::{DType, Shape, TensorError, TensorSpec, View};
+use crate::tensor::{DType, Shape, TensorError, TensorSpec};
 
 /// What a matrix product does beside multiplying.
 #[derive(Debug, Clone, Copy)]
@@ -155,7 +155,7 @@ impl OpContext<'_> {
     pub(crate) fn run_into(
         &mut self,
         op: &OpDesc,
-        buffers: &[crate::device::BufferId],
+        buffers: &[BufferId],
         output: DeviceTensor,
     ) -> Result<DeviceTensor, DeviceError> {
         match self.run(op, buffers) {
@@ -166,13 +166,4 @@ impl OpContext<'_> {
             }
         }
     }
-}
-
-/// A tensor seen as a matrix `[rows, columns]` of its last axis, or `None` where its rows do not lie at equal distances.
-#[must_use]
-pub fn as_matrix(tensor: &DeviceTensor) -> Option<DeviceTensor> {
-    let (&columns, front) = tensor.view.shape.split_last()?;
-    let shape = Shape::new(&[front.iter().product(), columns]).ok()?;
-    let view: View = tensor.view.reshape(shape)?;
-    Some(DeviceTensor { view, ..*tensor })
 }

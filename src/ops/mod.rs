@@ -21,7 +21,7 @@ mod typecast;
 mod upsample;
 
 pub use interpolation::{Interpolation, InterpolationError, interp_matrix, resize_matrices};
-pub use matrix::{LayerNormOptions, MatMulOptions, as_matrix};
+pub use matrix::{LayerNormOptions, MatMulOptions};
 pub use port_rule::PortRule;
 pub use refusal::OpRefusal;
 pub use resize2d::{Resize2d, Resize2dSpec};

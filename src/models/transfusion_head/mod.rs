@@ -29,21 +29,11 @@ use super::layers::{RowLinear, free, free_buffer};
 use crate::device::{BinaryKind, BufferClass, Device, OpDesc};
 use crate::ops::attention::{AttentionError, pad_head_columns, pad_head_rows};
 use crate::ops::gather::gather_rows;
+use crate::ops::topk::{Selection, TopKSelect, decode_class_major};
 use crate::ops::{DeviceTensor, OpContext};
 use crate::tensor::{DType, HostTensor, Shape, TensorSpec};
 
 const HEAD: &str = "query head";
-
-/// The proposals of a frame, uint32 on the device, each at least `K` long (further entries are not used).
-#[derive(Debug, Clone, Copy)]
-pub struct Selection {
-    /// Class-major positions `class * cells + cell`.
-    pub indices: DeviceTensor,
-    /// The cell of each.
-    pub positions: DeviceTensor,
-    /// The class of each.
-    pub classes: DeviceTensor,
-}
 
 /// Queries, `[K, E]` each.
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +52,8 @@ pub struct HeadOutputs {
     pub heads: DeviceTensor,
     /// The heat of each query's cell, `[K, classes]`, of the heat map's type.
     pub query_heat: DeviceTensor,
+    /// Class-major positions of the proposals, uint32: those that were given, or the ones selected.
+    pub indices: DeviceTensor,
 }
 
 /// The head with its weights. They are brought to the device by [`TransFusionQueryHead::prepare`] or the first run,
@@ -208,7 +200,8 @@ impl TransFusionQueryHead {
     }
 
     /// The whole head: features `[cells, E]` of the map and its heat `[cells, classes]` to outputs, which the caller
-    /// frees.
+    /// frees. Proposals are the best of the heat, or those of `indices` (class-major positions, uint32, at least `K`; the
+    /// first `K` are used).
     ///
     /// # Errors
     /// [`BlockError`]; nothing stays allocated but weights.
@@ -217,12 +210,41 @@ impl TransFusionQueryHead {
         ops: &mut OpContext<'_>,
         features: &DeviceTensor,
         heat: &DeviceTensor,
-        selection: &Selection,
+        indices: Option<&DeviceTensor>,
     ) -> Result<HeadOutputs, BlockError> {
-        let mut made = Vec::new();
-        let outcome = self.run(ops, features, heat, selection, &mut made);
+        let selection = self.select(ops, heat, indices)?;
+        let mut made = vec![selection.cells, selection.classes];
+        let outcome = self.run(ops, features, heat, &selection, &mut made);
+        if outcome.is_err() && indices.is_none() {
+            made.push(selection.indices);
+        }
         free(ops, &made);
         outcome
+    }
+
+    /// The proposals: the best of the heat `[cells, classes]`, or those of `indices`, taken apart into cells and classes.
+    /// What is new is freed by the caller: cells and classes, and the indices where none were given.
+    ///
+    /// # Errors
+    /// [`BlockError`]; nothing stays allocated.
+    pub fn select(
+        &self,
+        ops: &mut OpContext<'_>,
+        heat: &DeviceTensor,
+        indices: Option<&DeviceTensor>,
+    ) -> Result<Selection, BlockError> {
+        let (cells, kinds) = (self.weights.cells(), self.weights.num_classes);
+        let Some(indices) = indices else {
+            let heat = self.map("the heat map", heat, kinds)?;
+            return Ok(TopKSelect::new(cells, kinds, self.weights.num_proposals)?.forward(ops, &heat)?);
+        };
+        let first = self.first("the indices", indices)?;
+        let [cells, classes] = decode_class_major(ops, &first, cells, kinds, true)?;
+        Ok(Selection {
+            indices: *indices,
+            cells,
+            classes,
+        })
     }
 
     fn run(
@@ -241,7 +263,11 @@ impl TransFusionQueryHead {
         made.push(decoded);
         let heads = self.predict(ops, &decoded)?;
         match self.query_heat(ops, heat, selection) {
-            Ok(query_heat) => Ok(HeadOutputs { heads, query_heat }),
+            Ok(query_heat) => Ok(HeadOutputs {
+                heads,
+                query_heat,
+                indices: selection.indices,
+            }),
             Err(error) => {
                 free(ops, &[heads]);
                 Err(error)
@@ -261,27 +287,24 @@ impl TransFusionQueryHead {
     ) -> Result<Queries, BlockError> {
         let features = self.map("the features", features, self.weights.channels())?;
         let constants = self.constants(ops, features.dtype)?;
-        let positions = self.first("the positions", &selection.positions)?;
+        let cells = self.first("the cells", &selection.cells)?;
         let classes = self.first("the classes", &selection.classes)?;
+        let mut rows = |table: &DeviceTensor, index: &DeviceTensor, made: &mut Vec<DeviceTensor>| {
+            keep(made, gather_rows(ops, table, index).map_err(BlockError::from))
+        };
         let mut made = Vec::new();
-        let outcome = (|| {
-            let of_cell = keep(
-                &mut made,
-                gather_rows(ops, &features, &positions).map_err(BlockError::from),
-            )?;
-            let of_class = keep(
-                &mut made,
-                gather_rows(ops, &constants.class_table, &classes).map_err(BlockError::from),
-            )?;
-            let content = add(ops, &of_cell, &of_class)?;
-            match gather_rows(ops, &constants.query_pos, &positions) {
-                Ok(position) => Ok(Queries { content, position }),
-                Err(error) => {
-                    made.push(content);
-                    Err(BlockError::from(error))
-                }
-            }
+        let picked = (|| {
+            Ok([
+                rows(&features, &cells, &mut made)?,
+                rows(&constants.class_table, &classes, &mut made)?,
+                rows(&constants.query_pos, &cells, &mut made)?,
+            ])
         })();
+        let outcome = picked.and_then(|[of_cell, of_class, position]| {
+            let content = add(ops, &of_cell, &of_class)?;
+            made.retain(|tensor| tensor.buffer != position.buffer);
+            Ok(Queries { content, position })
+        });
         free(ops, &made);
         outcome
     }
@@ -332,8 +355,8 @@ impl TransFusionQueryHead {
         selection: &Selection,
     ) -> Result<DeviceTensor, BlockError> {
         let heat = self.map("the heat map", heat, self.weights.num_classes)?;
-        let positions = self.first("the positions", &selection.positions)?;
-        Ok(gather_rows(ops, &heat, &positions)?)
+        let cells = self.first("the cells", &selection.cells)?;
+        Ok(gather_rows(ops, &heat, &cells)?)
     }
 
     /// Outputs `[K, C]` that came to the host by name, `[channels, K]`.

@@ -6,6 +6,7 @@ use super::HEAD;
 use crate::models::BlockError;
 use crate::models::centerhead::{HeadSpec, MergedHeads, merge_heads};
 use crate::models::layers::ConvSpec;
+use crate::ops::topk::TopKSelect;
 
 /// Outputs of the merged heads are padded to a multiple of this.
 const PAD_HEADS_TO: usize = 32;
@@ -172,6 +173,7 @@ impl QueryHeadWeights {
                 self.num_proposals, self.num_classes
             )));
         }
+        TopKSelect::new(cells, self.num_classes, self.num_proposals)?;
         if channels == 0 || self.class_table.nrows() != self.num_classes {
             let (rows, columns) = self.class_table.dim();
             return Err(wrong(format!(

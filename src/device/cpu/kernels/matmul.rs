@@ -139,7 +139,7 @@ impl MatMul {
     fn join_batches(&mut self) {
         while let Some(&(dim, [lhs, rhs, output, bias])) = self.batches.last() {
             let rows = self.m as isize;
-            let runs_on = |step: isize, matrix: &Matrix| step == rows * matrix.row_step;
+            let runs_on = |step: isize, matrix: &Matrix| step == rows.wrapping_mul(matrix.row_step);
             let joins = rhs == 0
                 && runs_on(lhs, &self.lhs)
                 && runs_on(output, &self.output)

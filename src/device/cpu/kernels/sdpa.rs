@@ -201,7 +201,7 @@ impl Sdpa {
         self.sizes[1].next_multiple_of(self.width())
     }
 
-    /// Values of the scratch areas, or `None` beyond the address space.
+    /// Values of the scratch areas, or `None` beyond what a thread may be asked for.
     fn areas_sizes(&self) -> Option<[usize; 9]> {
         let (rows, width, [size, _]) = (self.tile_rows(), self.width(), self.sizes);
         let queries = self.queries.min(MOST_QUERIES);
@@ -220,7 +220,8 @@ impl Sdpa {
             queries,
             queries,
         ];
-        Some(sizes.map(|size| size.next_multiple_of(16)))
+        let fits = sizes.iter().all(|&size| size <= MAX_SCRATCH / size_of::<f32>());
+        fits.then(|| sizes.map(|size| size.next_multiple_of(16)))
     }
 
     fn areas<'a>(&self, scratch: &'a mut [u8]) -> Areas<'a> {
