@@ -427,6 +427,7 @@ fn weights_beyond_the_near_caches_give_the_same_sums() {
             },
             groups: 1,
             activation: Activation::Identity,
+            math: Math::Native,
         },
         input: random(&mut r, DType::F32, input_len, 1.0),
         weight: (0..160 * 280 * 9).map(|_| r.unit() / 50.0).collect(),

@@ -67,6 +67,6 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
     match args.command {
         ModelCommand::Info { file, format } => info::run(&file, format),
         ModelCommand::Bench(args) => bench::run(&args),
-        ModelCommand::Profile(args) => profile::run(&args),
+        ModelCommand::Profile(args) => profile::run(&args).map(|()| ExitCode::SUCCESS),
     }
 }

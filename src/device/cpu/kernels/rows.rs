@@ -188,7 +188,6 @@ macro_rules! for_vectors {
         }
     }};
 }
-pub(super) use for_vectors;
 
 /// `partials[i] = fold(partials[i], values[i])`
 ///
