@@ -8,6 +8,7 @@ mod harness;
 mod matrix;
 mod moves;
 mod normalisation;
+mod picks;
 mod pillars;
 mod reductions;
 mod refusals;
