@@ -125,9 +125,6 @@ pub(super) fn plan(context: &NodeContext<'_>) -> Result<ResizePlan, NodeError> {
     if nearest && !newer && node.op_type == "Resize" && scales.iter().any(|&s| s < 1.0) {
         return form("shrinking before operator set 11, whose rounding was not defined,");
     }
-    if nearest && rules.antialias {
-        return form("antialiasing of nearest elements");
-    }
     let axis = |axis: usize| Axis {
         from: shape[axis],
         to: output[axis],
@@ -166,8 +163,6 @@ pub(super) fn plan(context: &NodeContext<'_>) -> Result<ResizePlan, NodeError> {
 struct Rules {
     coordinates: Coordinates,
     interpolation: Interpolation,
-    /// Whether kernels are stretched where an axis shrinks, so that every element counts.
-    antialias: bool,
     /// Whether elements outside the image are left out instead of repeating the border.
     exclude_outside: bool,
 }
@@ -175,6 +170,9 @@ struct Rules {
 impl Rules {
     fn new(context: &NodeContext<'_>, newer: bool) -> Result<Self, NodeError> {
         let node = context.node;
+        if node.int("antialias")?.unwrap_or(0) != 0 {
+            return form("antialiasing");
+        }
         let mode = node.text("mode")?.unwrap_or("nearest");
         let coordinates = match node
             .text("coordinate_transformation_mode")?
@@ -206,7 +204,6 @@ impl Rules {
         Ok(Self {
             coordinates,
             interpolation,
-            antialias: node.int("antialias")?.unwrap_or(0) != 0,
             exclude_outside: node.int("exclude_outside")?.unwrap_or(0) != 0,
         })
     }
@@ -288,9 +285,6 @@ impl Axis {
             return vec![(i.min(self.from - 1) as u32, 1.0)];
         }
         let position = f64::from(self.position(i, rules.coordinates));
-        if rules.antialias && self.scale < 1.0 {
-            return self.stretched(position, rules.interpolation);
-        }
         let last = self.from as i64 - 1;
         let at = |place: i64| place.clamp(0, last) as u32;
         let Interpolation::Cubic(slope) = rules.interpolation else {
@@ -310,29 +304,6 @@ impl Axis {
         }
         taps.into_iter()
             .map(|(place, weight)| (at(place), weight as f32))
-            .collect()
-    }
-
-    /// Sources and weights where the kernel is stretched over all elements that become one, normalised to sum 1.
-    fn stretched(&self, position: f64, interpolation: Interpolation) -> Vec<(u32, f32)> {
-        let scale = f64::from(self.scale);
-        let (reach, kernel): (f64, Box<dyn Fn(f64) -> f64>) = match interpolation {
-            Interpolation::Cubic(slope) => (2.0, Box::new(move |x| cubic(x, slope.into()))),
-            _ => (1.0, Box::new(|x: f64| (1.0 - x.abs()).max(0.0))),
-        };
-        let (centre, support) = (position + 0.5, reach / scale);
-        let first = (centre - support + 0.5).floor().max(0.0) as usize;
-        let end = ((centre + support + 0.5).floor().max(0.0) as usize).min(self.from);
-        let first = first.min(end.saturating_sub(1));
-        let weights = (first..end.max(first + 1)).map(|place| {
-            let distance = (place as f64 - centre + 0.5) * scale;
-            (place as u32, kernel(distance))
-        });
-        let weights: Vec<(u32, f64)> = weights.collect();
-        let sum: f64 = weights.iter().map(|tap| tap.1).sum();
-        weights
-            .into_iter()
-            .map(|(place, weight)| (place, (weight / sum) as f32))
             .collect()
     }
 }

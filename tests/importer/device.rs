@@ -26,11 +26,11 @@ fn tensor(spec: &TensorSpec, values: &[f32]) -> HostTensor {
     .unwrap()
 }
 
-fn open(threads: usize) -> CpuDevice {
+fn open(threads: usize, arena_bytes: usize) -> CpuDevice {
     let config = CpuConfig {
         threads,
         queues: 1,
-        arena_bytes: 256 << 20,
+        arena_bytes,
         ..CpuConfig::default()
     };
     CpuDevice::open(&config).unwrap()
@@ -81,7 +81,7 @@ pub(crate) fn try_run(graph: &LoweredGraph, inputs: &[Vec<f32>]) -> Result<Vec<V
 
 /// As [`run`], eagerly and on one thread alone.
 pub(crate) fn eager(graph: &LoweredGraph, inputs: &[Vec<f32>]) -> Vec<Vec<f32>> {
-    let mut device = open(1);
+    let mut device = open(1, 32 << 20);
     let loaded = LoadedGraph::prepare(graph.clone(), &mut device, Cq::COMPUTE).unwrap();
     let bound = upload(&mut device, &loaded, inputs);
     let mut context = OpContext::new(&mut device, Cq::COMPUTE);
@@ -94,7 +94,9 @@ fn on_threads(
     inputs: &[Vec<f32>],
     threads: usize,
 ) -> Result<Vec<Vec<f32>>, ForwardError> {
-    let mut device = open(threads);
+    let of_inputs: usize = graph.inputs.iter().map(|plan| plan.spec.bytes()).sum();
+    let arena = (graph.stats.peak_bytes * 3 / 2 + of_inputs + (64 << 20)).next_multiple_of(1 << 20);
+    let mut device = open(threads, arena);
     let loaded = LoadedGraph::prepare(graph.clone(), &mut device, Cq::COMPUTE)?;
     let bound = upload(&mut device, &loaded, inputs);
     let mut context = OpContext::new(&mut device, Cq::COMPUTE);

@@ -34,7 +34,7 @@ pub(crate) fn name(case: &Path) -> String {
 }
 
 /// What is wrong with a case, if anything.
-fn failure(case: &Path, options: &LowerOptions, tolerance: f32) -> Option<String> {
+fn failure(case: &Path, options: &LowerOptions) -> Option<String> {
     let graph = match lower(&OnnxModel::open(case).unwrap(), options) {
         Ok(graph) => graph,
         Err(error) => return Some(error.to_string()),
@@ -48,10 +48,14 @@ fn failure(case: &Path, options: &LowerOptions, tolerance: f32) -> Option<String
     if found.len() != expected.len() {
         return Some(format!("{} elements instead of {}", found.len(), expected.len()));
     }
-    let exact = name(case).starts_with("exact_") && tolerance == EXACT_ELSE;
-    let close = |(&a, &b): (&f32, &f32)| match exact {
-        true => a == b || a.is_nan() && b.is_nan(),
-        false => a == b || (a - b).abs() <= tolerance * b.abs().max(1.0),
+    let exact = name(case).starts_with("exact_") && options.storage == DType::F32;
+    let finite = expected.iter().filter(|x| x.is_finite());
+    // In bf16 a sum is off by what its largest terms are rounded by.
+    let top = finite.fold(1.0_f32, |top, x| top.max(x.abs()));
+    let close = |(&a, &b): (&f32, &f32)| match options.storage {
+        _ if a == b || a.is_nan() && b.is_nan() => true,
+        DType::F32 => !exact && (a - b).abs() <= 1e-5 * b.abs().max(1.0),
+        _ => (a - b).abs() <= 0.05 * top,
     };
     let count = found.iter().zip(&expected).filter(|&pair| !close(pair)).count();
     let worst = found
@@ -67,24 +71,10 @@ fn failure(case: &Path, options: &LowerOptions, tolerance: f32) -> Option<String
     })
 }
 
-/// Of cases that need not be met bit for bit, in fp32.
-const EXACT_ELSE: f32 = 1e-5;
-
-#[test]
-fn operations_in_all_their_forms_equal_onnx_runtime() {
-    let Some((_folder, cases)) = cases("make_wide.py") else {
-        return;
-    };
-    assert!(cases.len() > 450, "{} cases", cases.len());
+fn all_fit(cases: &[PathBuf], options: &LowerOptions) {
     let failures: Vec<String> = cases
         .iter()
-        .filter_map(|case| {
-            Some(format!(
-                "{}: {}",
-                name(case),
-                failure(case, &LowerOptions::default(), EXACT_ELSE)?
-            ))
-        })
+        .filter_map(|case| Some(format!("{}: {}", name(case), failure(case, options)?)))
         .collect();
     assert!(
         failures.is_empty(),
@@ -96,25 +86,32 @@ fn operations_in_all_their_forms_equal_onnx_runtime() {
 }
 
 #[test]
-fn operations_in_bf16_are_near_onnx_runtime() {
+fn operations_in_all_their_forms_equal_onnx_runtime() {
     let Some((_folder, cases)) = cases("make_wide.py") else {
         return;
     };
+    assert!(cases.len() > 500, "{} cases", cases.len());
+    all_fit(&cases, &LowerOptions::default());
+}
+
+/// Operations whose results jump where an input is rounded.
+const JUMPING: &[&str] = &[
+    "exact_argm",
+    "exact_cast_to_whole",
+    "exact_ceil",
+    "exact_floor",
+    "exact_top_k",
+];
+
+#[test]
+fn operations_in_bf16_are_near_onnx_runtime() {
+    let Some((_folder, mut cases)) = cases("make_wide.py") else {
+        return;
+    };
+    cases.retain(|case| !JUMPING.iter().any(|jumping| name(case).starts_with(jumping)));
     let options = LowerOptions {
         storage: DType::Bf16,
         ..LowerOptions::default()
     };
-    let mut failures = Vec::new();
-    for case in &cases {
-        if let Some(problem) = failure(case, &options, 0.06) {
-            failures.push(format!("{}: {problem}", name(case)));
-        }
-    }
-    assert!(
-        failures.is_empty(),
-        "{} of {}:\n{}",
-        failures.len(),
-        cases.len(),
-        failures.join("\n")
-    );
+    all_fit(&cases, &options);
 }

@@ -12,6 +12,7 @@ mod matrix;
 mod matrix_engine;
 mod moves;
 mod normalisation;
+mod picks;
 mod pillars;
 mod queries;
 mod reductions;

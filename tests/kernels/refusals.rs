@@ -3,7 +3,7 @@
 use sensorium::device::cpu::kernels::{Isa, prepare};
 use sensorium::device::{
     Activation, BinaryKind, Conv2dDesc, DeviceError, Geometry2d, OpDesc, Operand, PillarsDesc, Pool2dDesc,
-    PoolKind, Scalar,
+    PoolKind, Scalar, TapTable,
 };
 use sensorium::precision::Math;
 use sensorium::tensor::{DType, Shape, View};
@@ -301,4 +301,64 @@ fn feature_nets_that_do_not_hold_together_are_refused() {
         let found = refusal(&OpDesc::Pillars(desc));
         assert!(found.contains(reason), "{found}: {reason}");
     }
+}
+
+#[test]
+fn choices_picks_and_tap_tables_that_do_not_fit_are_refused() {
+    let (flags, wide) = (dense(DType::F32, &[4, 6]), dense(DType::F32, &[4, 7]));
+    let select = |condition, yes, no, dst| {
+        refusal(&OpDesc::Select {
+            condition,
+            yes,
+            no,
+            dst,
+        })
+    };
+    assert!(select(flags, wide, flags, flags).contains("yes has shape [4, 7], destination [4, 6]"));
+    let narrow = dense(DType::Bf16, &[4, 6]);
+    assert!(select(flags, narrow, flags, flags).contains("convert with a copy first"));
+    assert!(select(dense(DType::U8, &[4, 6]), flags, flags, flags).contains("condition holds uint8"));
+    let gather = |src, index, dst, axis| {
+        refusal(&OpDesc::GatherElements {
+            src,
+            index,
+            dst,
+            axis,
+        })
+    };
+    let index = dense(DType::U32, &[4, 6]);
+    assert!(gather(wide, index, flags, 2).contains("axis 2 of source of shape [4, 7]"));
+    assert!(gather(wide, dense(DType::U8, &[4, 6]), flags, 1).contains("index holds uint8"));
+    assert!(gather(wide, index, narrow, 1).contains("source holds float32, destination bfloat16"));
+    assert!(
+        gather(dense(DType::F32, &[3, 6]), index, flags, 1).contains("it may be longer along axis 1 only")
+    );
+    let scatter = |updates, index, dst, combine| {
+        refusal(&OpDesc::ScatterElements {
+            updates,
+            index,
+            dst,
+            axis: 0,
+            combine,
+        })
+    };
+    let bytes = dense(DType::U8, &[4, 6]);
+    assert!(scatter(bytes, index, bytes, Some(BinaryKind::Add)).contains("updates holds uint8"));
+    assert!(scatter(flags, dense(DType::U32, &[4, 5]), flags, None).contains("index has shape [4, 5]"));
+    let table = |taps: usize, positions: &[u32]| TapTable {
+        taps,
+        positions: positions.into(),
+        weights: vec![Scalar::new(1.0); positions.len()].into(),
+    };
+    let resize = |rows: TapTable| {
+        refusal(&OpDesc::ResizeTaps {
+            src: image(DType::F32, [1, 4, 2, 1], 4, 0).0,
+            dst: image(DType::F32, [1, 4, 3, 1], 4, 0).0,
+            rows,
+            columns: table(1, &[0]),
+        })
+    };
+    assert!(resize(table(1, &[0, 1])).contains("rows: 2 positions and 2 weights for 3 outputs of 1 taps"));
+    assert!(resize(table(1, &[0, 1, 2])).contains("rows: a position Some(2) of 2"));
+    assert!(resize(table(0, &[])).contains("of 0 taps"));
 }

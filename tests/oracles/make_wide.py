@@ -292,9 +292,6 @@ for mode in ["linear", "cubic"]:
         case(f"resize_{mode}_{coordinates}_one", sized, x4, {"s": ints(2, 6, 1, 1)})
     symmetric = dict(mode=mode, coordinate_transformation_mode="half_pixel_symmetric")
     case(f"resize_{mode}_symmetric", node("Resize", ["x", "", "s"], "y", **symmetric), x4, {"s": floats(1, 1, 2.4, 0.7)}, opset=19)
-    stretched = node("Resize", ["x", "", "s"], "y", mode=mode, antialias=1)
-    case(f"resize_{mode}_antialias", stretched, image, {"s": floats(1, 1, 0.5, 0.37)}, opset=18)
-    case(f"resize_{mode}_antialias_up", stretched, x4, {"s": floats(1, 1, 2, 0.5)}, opset=18)
 for a in [-0.75, -0.5]:
     excluded = node("Resize", ["x", "", "s"], "y", mode="cubic", exclude_outside=1, cubic_coeff_a=a)
     case(f"resize_cubic_excluded_{a}", excluded, x4, {"s": floats(1, 1, 2, 1.5)})
@@ -343,3 +340,9 @@ for name, nodes in {
         "minus": ints(-1, -1),
     }
     case(f"folded_{name}", nodes, values(4, 3), constants, opset=16)
+other = positive(3)
+for op in ["Add", "Sub", "Mul", "Div", "Max", "Min"]:
+    case(f"folded_float_{op}".lower(), [node(op, "k o", "f"), node("Add", "x f", "y")], values(4, 3), {"k": k, "o": other})
+for op in ["Abs", "Ceil", "Floor", "Neg", "Round"]:
+    case(f"folded_float_{op}".lower(), [node(op, "k", "f"), node("Add", "x f", "y")], values(4, 3), {"k": k})
+case("folded_float_sqrt", [node("Sqrt", "o", "f"), node("Add", "x f", "y")], values(4, 3), {"o": other})
