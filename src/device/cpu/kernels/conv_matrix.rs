@@ -31,7 +31,7 @@ use half::bf16;
 
 use super::check::{ensure, invalid, required_bytes};
 use super::conv::{OP, Problem, scratch_bytes};
-use super::matrix_sum::{AT_ONCE, Row, SumRule, WIDTH, Weights};
+use super::conv_matrix_sum::{AT_ONCE, Row, SumRule, WIDTH, Weights};
 use super::nest::share;
 use super::ops::Ops;
 use super::{BufferRef, Kernel};

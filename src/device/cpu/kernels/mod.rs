@@ -11,7 +11,7 @@
 //! - `formula`: activations
 //! - `tile`: the inner loops of convolution and pooling
 //! - `geometry`, `conv`, `conv_dense`, `conv_depthwise`, `pack`: convolution
-//! - `conv_matrix`, `matrix_sum`: convolution with the arithmetic of a matrix engine
+//! - `conv_matrix`: convolution with the arithmetic of a matrix engine
 //! - `pillars`: the feature net of pillars, made of the convolution's tiles
 //! - `pooling`, `softmax`, `elementwise`, `copy`, `indexed`, `gather_rows`: the other operations
 //! - `nest`: loops over strided views
@@ -21,6 +21,7 @@ mod conv;
 mod conv_dense;
 mod conv_depthwise;
 mod conv_matrix;
+mod conv_matrix_sum;
 mod copy;
 mod elementwise;
 mod formula;
@@ -28,7 +29,6 @@ mod gather_rows;
 mod geometry;
 mod indexed;
 mod lanes;
-mod matrix_sum;
 mod nest;
 mod ops;
 mod pack;

@@ -1,7 +1,7 @@
 //! The functions that exist once per instruction set.
 
 use super::Isa;
-use super::matrix_sum::{AT_ONCE, Row, SumRule, Weights};
+use super::conv_matrix_sum::{AT_ONCE, Row, SumRule, Weights};
 use super::tile::{Finish, Tap};
 use crate::device::{Activation, BinaryKind, PoolKind};
 use crate::tensor::DType;
@@ -44,7 +44,7 @@ pub(super) struct Ops {
     pub(super) bf16: StorageOps,
     /// See [`super::tile::max_rows`].
     pub(super) max_rows: MaxRowsFn,
-    /// [`super::matrix_sum::sum`] by number of pixels less one.
+    /// [`super::conv_matrix_sum::sum`] by number of pixels less one.
     pub(super) matrix_sum: [MatrixSumFn; AT_ONCE],
     /// See [`super::formula::activate`].
     pub(super) activate: unsafe fn(Activation, &mut [f32]),
@@ -77,7 +77,7 @@ macro_rules! instantiate {
             use super::$lanes;
             use $crate::device::cpu::kernels::formula;
             use $crate::device::cpu::kernels::lanes::{Lanes, Storage};
-            use $crate::device::cpu::kernels::matrix_sum::{self, Row, SumRule, Weights};
+            use $crate::device::cpu::kernels::conv_matrix_sum::{self, Row, SumRule, Weights};
             use $crate::device::cpu::kernels::ops::{Ops, StorageOps};
             use $crate::device::cpu::kernels::tile::{self, Finish, Tap};
             use $crate::device::{Activation, BinaryKind, PoolKind};
@@ -150,7 +150,7 @@ macro_rules! instantiate {
                 sums: &mut [Row],
             ) {
                 // SAFETY: the same contract.
-                unsafe { matrix_sum::sum::<$lanes, P>(rule, activations, weights, sums) }
+                unsafe { conv_matrix_sum::sum::<$lanes, P>(rule, activations, weights, sums) }
             }
 
             $(#[$feature])?
