@@ -149,6 +149,34 @@ fn the_first_rule_that_matches_decides() {
 }
 
 #[test]
+fn patterns_are_of_whole_names_and_stars_match_dots() {
+    let matches = |pattern: &str, module: &str| {
+        let policy = PrecisionPolicy::parse(&[(pattern, "fast")], "accurate").unwrap();
+        policy.resolve(module) == parse("fast")
+    };
+    for (pattern, module) in [
+        ("backbone.*", "backbone.block3.conv2"),
+        ("*.conv?", "backbone.block3.conv2"),
+        ("*", ""),
+        ("head.{reg,cls}.*", "head.cls.fc1"),
+        ("*/conv", "/model/head/conv"),
+        ("block[12].*", "block2.conv"),
+    ] {
+        assert!(matches(pattern, module), "{pattern} {module}");
+    }
+    for (pattern, module) in [
+        ("backbone.*", "backbone"),
+        ("conv", "conv2"),
+        ("*.conv?", "a.conv"),
+        ("reg", "head.reg"),
+    ] {
+        assert!(!matches(pattern, module), "{pattern} {module}");
+    }
+    let error = PrecisionPolicy::parse(&[("head.[reg", "fast")], "accurate").unwrap_err();
+    assert!(error.to_string().starts_with("pattern `head.[reg`: "), "{error}");
+}
+
+#[test]
 fn the_environment_goes_before_the_rules() {
     let policy = PrecisionPolicy::parse(&[("backbone.*", "fast")], "balanced").unwrap();
     let with = |text: &str| {

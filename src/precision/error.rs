@@ -68,6 +68,14 @@ pub enum PrecisionError {
         /// The rule.
         rule: String,
     },
+    /// A pattern that cannot be read.
+    #[error("pattern `{pattern}`: {reason}")]
+    Pattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// An environment variable that holds no valid override.
     #[error("{variable}: {source}")]
     Environment {

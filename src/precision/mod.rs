@@ -12,7 +12,6 @@
 
 mod error;
 mod fidelity;
-mod glob;
 mod knob_values;
 mod knobs;
 mod math;

@@ -4,14 +4,27 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use super::glob::Glob;
+use globset::{Glob, GlobMatcher};
+
 use super::{Precision, PrecisionError};
 
-/// Where a module's precision came from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What the modules that a pattern matches compute with.
+#[derive(Debug, Clone)]
 struct Rule {
-    pattern: Glob,
+    matcher: GlobMatcher,
     precision: Precision,
+}
+
+impl Rule {
+    fn pattern(&self) -> &str {
+        self.matcher.glob().glob()
+    }
+}
+
+impl PartialEq for Rule {
+    fn eq(&self, other: &Self) -> bool {
+        self.pattern() == other.pattern() && self.precision == other.precision
+    }
 }
 
 /// A module that asked, and what it got.
@@ -26,7 +39,8 @@ pub struct ResolvedModule {
 }
 
 /// Ordered rules `PATTERN = PRECISION` over the names of modules: the first that matches decides, the default where none
-/// does. In a pattern `*` stands for any characters, dots among them, and `?` for one.
+/// does. A pattern is that of the crate `globset` over the whole name: `*` stands for any characters, dots among them, `?` for one,
+/// `{a,b}` for one of several and `[ab]` for one character of several.
 ///
 /// A policy remembers who asked, so that [`PrecisionPolicy::describe`] can tell.
 ///
@@ -59,20 +73,10 @@ impl PartialEq for PrecisionPolicy {
 }
 
 impl PrecisionPolicy {
-    /// A policy of rules in order, and what modules get that none matches.
-    #[must_use]
-    pub fn new(rules: &[(&str, Precision)], default: Precision) -> Self {
-        let rules = rules.iter().map(|&(pattern, precision)| Rule {
-            pattern: Glob::new(pattern),
-            precision,
-        });
-        Self::from_rules(rules.collect(), default)
-    }
-
-    /// [`PrecisionPolicy::new`] with precisions as text.
+    /// A policy of rules, pattern and precision, in order, and what modules get that none matches.
     ///
     /// # Errors
-    /// [`PrecisionError`] of the first text that is no precision, or [`PrecisionError::Rule`] for an empty pattern.
+    /// [`PrecisionError`] of the first text that is no precision, or of the first pattern that is none.
     pub fn parse(rules: &[(&str, &str)], default: &str) -> Result<Self, PrecisionError> {
         let rules = rules.iter().map(|&(pattern, text)| rule(pattern, text));
         Ok(Self::from_rules(
@@ -92,7 +96,7 @@ impl PrecisionPolicy {
     /// The precision of a module.
     #[must_use]
     pub fn resolve(&self, module: &str) -> Precision {
-        let index = self.rules.iter().position(|rule| rule.pattern.matches(module));
+        let index = self.rules.iter().position(|rule| rule.matcher.is_match(module));
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         asked.insert(module.to_owned(), index);
         index.map_or(self.default, |index| self.rules[index].precision)
@@ -147,7 +151,7 @@ impl PrecisionPolicy {
             ResolvedModule {
                 module: module.clone(),
                 precision: rule.map_or(self.default, |rule| rule.precision),
-                pattern: rule.map(|rule| rule.pattern.to_string()),
+                pattern: rule.map(|rule| rule.pattern().to_owned()),
             }
         });
         resolved.collect()
@@ -159,8 +163,8 @@ impl PrecisionPolicy {
         use fmt::Write;
         let mut text = String::new();
         // Writing to a string does not fail.
-        for Rule { pattern, precision } in &self.rules {
-            let _ = writeln!(text, "{pattern} = {precision}");
+        for rule in &self.rules {
+            let _ = writeln!(text, "{} = {}", rule.pattern(), rule.precision);
         }
         let _ = writeln!(text, "otherwise {}", self.default);
         for module in self.resolved() {
@@ -179,8 +183,12 @@ fn rule(pattern: &str, text: &str) -> Result<Rule, PrecisionError> {
             rule: format!("{pattern}={text}"),
         });
     }
+    let glob = Glob::new(pattern).map_err(|error| PrecisionError::Pattern {
+        pattern: pattern.into(),
+        reason: error.kind().to_string(),
+    })?;
     Ok(Rule {
-        pattern: Glob::new(pattern),
+        matcher: glob.compile_matcher(),
         precision: text.parse()?,
     })
 }

@@ -31,28 +31,18 @@ use half::bf16;
 
 use super::check::{ensure, invalid, required_bytes};
 use super::conv::{OP, Problem, scratch_bytes};
+use super::conv_matrix_sum::{AT_ONCE, Row, SumRule, WIDTH, Weights};
 use super::nest::share;
 use super::ops::Ops;
 use super::{BufferRef, Kernel};
 use crate::device::cpu::pool::ComputePool;
 use crate::device::{Conv2dDesc, DeviceError};
-use crate::numeric::blockfloat::{BLOCK_VALUES, decode_block, encode_block};
+use crate::numeric::blockfloat::{decode_block, encode_block};
 use crate::precision::{MatrixMath, MatrixOperand, OperandFormat};
 use crate::tensor::{DType, HostTensor, TensorSpec};
 
-/// Output channels that are computed together, and that share an exponent in block floats.
-const WIDTH: usize = BLOCK_VALUES;
-/// Positions of one step.
-const STEP: usize = 16;
-/// Positions of one tile.
-const TILE: usize = 32;
 /// Output pixels whose activations are gathered at a time.
 const PIXELS: usize = 8;
-
-/// One value for each channel of a panel.
-type Row = [f32; WIDTH];
-/// The `[high, low]` parts of the weights of one position.
-type Weights = [Row; 2];
 
 /// The sizes of the prepared weights: for each panel of [`WIDTH`] channels of a group the biases, then two rows for each
 /// position. Channels past the group's last are zeros.
@@ -155,7 +145,12 @@ pub(super) fn prepare(
     let gathered = sizes.positions.checked_mul(2 * pixels * size_of::<f32>());
     let scratch = scratch_bytes(&[gathered, problem.group_in.checked_mul(size_of::<f32>())])?;
     Ok(Arc::new(MatrixConv {
-        sum_type: if math.fp32_acc { DType::F32 } else { DType::Bf16 },
+        rule: SumRule {
+            passes: math.fidelity.passes(),
+            narrow: !math.fp32_acc,
+            in_packer: math.packer_l1_acc,
+            narrow_store: problem.out_dtype == DType::Bf16,
+        },
         problem,
         math,
         sizes,
@@ -170,8 +165,7 @@ pub(super) fn prepare(
 struct MatrixConv {
     problem: Problem,
     math: MatrixMath,
-    /// Type of the engine's register.
-    sum_type: DType,
+    rule: SumRule,
     sizes: Sizes,
     required: Vec<usize>,
     ops: &'static Ops,
@@ -180,70 +174,7 @@ struct MatrixConv {
     scratch: usize,
 }
 
-/// To nearest even where the type is bf16.
-#[inline(always)]
-fn rounded<const BF16: bool>(x: f32) -> f32 {
-    if BF16 {
-        // Adding half of the last kept place, less one where it is even, carries exactly when the value rounds up. NaN
-        // would become another number.
-        let bits = x.to_bits();
-        let up = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) & 0xffff_0000;
-        f32::from_bits(if x.is_nan() { bits } else { up })
-    } else {
-        x
-    }
-}
-
-/// The sum over all positions of a pixel. `activations` holds `[high, low]` of each.
-fn sum<const NARROW: bool, const IN_PACKER: bool, const NARROW_STORE: bool>(
-    passes: usize,
-    activations: &[[f32; 2]],
-    weights: &[Weights],
-) -> Row {
-    let mut partial = [0.0; WIDTH];
-    for (activations, weights) in activations.chunks(TILE).zip(weights.chunks(TILE)) {
-        let mut register = if IN_PACKER { [0.0; WIDTH] } else { partial };
-        for pass in 0..passes {
-            let (of_weight, of_activation) = (pass & 1, pass >> 1);
-            for (activations, weights) in activations.chunks(STEP).zip(weights.chunks(STEP)) {
-                let mut products = [0.0; WIDTH];
-                for (activation, weight) in activations.iter().zip(weights) {
-                    for (sum, w) in products.iter_mut().zip(&weight[of_weight]) {
-                        *sum += activation[of_activation] * w;
-                    }
-                }
-                for (register, product) in register.iter_mut().zip(products) {
-                    *register = rounded::<NARROW>(*register + product);
-                }
-            }
-        }
-        for (partial, register) in partial.iter_mut().zip(register) {
-            *partial = if IN_PACKER {
-                rounded::<NARROW>(*partial + register)
-            } else {
-                rounded::<NARROW_STORE>(register)
-            };
-        }
-    }
-    partial
-}
-
 impl MatrixConv {
-    fn sum(&self, activations: &[[f32; 2]], weights: &[Weights]) -> Row {
-        let passes = self.math.fidelity.passes();
-        let narrow = self.sum_type == DType::Bf16;
-        let narrow_store = self.problem.out_dtype == DType::Bf16;
-        let sum = match (narrow, self.math.packer_l1_acc, narrow_store) {
-            (false, true, _) => sum::<false, true, false>,
-            (true, true, _) => sum::<true, true, false>,
-            (false, false, false) => sum::<false, false, false>,
-            (false, false, true) => sum::<false, false, true>,
-            (true, false, false) => sum::<true, false, false>,
-            (true, false, true) => sum::<true, false, true>,
-        };
-        sum(passes, activations, weights)
-    }
-
     /// Splits the activations that one output pixel reads of a group, in the order of positions.
     ///
     /// # Safety
@@ -351,13 +282,20 @@ impl MatrixConv {
                 let within = part * WIDTH;
                 let count = (self.problem.group_out - within).min(WIDTH);
                 let channel = group * self.problem.group_out + within;
-                for (column, activations) in columns.clone().zip(gathered.chunks_exact(positions)) {
-                    let mut sums = self.sum(activations, weights);
-                    for (sum, bias) in sums.iter_mut().zip(biases) {
-                        *sum += bias;
+                for first in (0..columns.len()).step_by(AT_ONCE) {
+                    let pixels = (columns.len() - first).min(AT_ONCE);
+                    let mut sums = [[0.0; WIDTH]; AT_ONCE];
+                    let sum = self.ops.matrix_sum[pixels - 1];
+                    // SAFETY: the activations of so many pixels were gathered; there is a sum for each.
+                    unsafe { sum(&self.rule, &gathered[first * positions..], weights, &mut sums) };
+                    for (pixel, mut sums) in sums.into_iter().take(pixels).enumerate() {
+                        for (sum, bias) in sums.iter_mut().zip(biases) {
+                            *sum += bias;
+                        }
+                        let column = columns.start + first + pixel;
+                        // SAFETY: the caller's contract.
+                        unsafe { self.finish(buffers, (row, column), (channel, count), sums) };
                     }
-                    // SAFETY: the caller's contract.
-                    unsafe { self.finish(buffers, (row, column), (channel, count), sums) };
                 }
             }
         }
@@ -376,7 +314,8 @@ impl Kernel for MatrixConv {
     unsafe fn run(&self, buffers: &[BufferRef], pool: &ComputePool) {
         let output = &self.problem.output;
         let runs = output.w.div_ceil(self.pixels);
-        let work = self.pixels * self.sizes.positions * output.c * self.math.fidelity.passes();
+        let work =
+            self.pixels * self.sizes.positions * output.c.div_ceil(WIDTH) * self.math.fidelity.passes();
         share(pool, output.n * output.h * runs, work, &|units, scratch| {
             let values: &mut [f32] = bytemuck::cast_slice_mut(&mut scratch[..self.scratch]);
             let (gathered, channels) = values.split_at_mut(values.len() - self.channels_room());

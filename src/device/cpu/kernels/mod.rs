@@ -29,6 +29,7 @@ mod conv_dense;
 mod conv_depthwise;
 mod conv_dot;
 mod conv_matrix;
+mod conv_matrix_sum;
 mod copy;
 mod dot;
 mod elementwise;

@@ -1,6 +1,7 @@
 //! The functions that exist once per instruction set.
 
 use super::Isa;
+use super::conv_matrix_sum::{AT_ONCE, Row, SumRule, Weights};
 use super::tile::{Finish, Tap};
 use crate::device::{Activation, BinaryKind, PoolKind};
 use crate::tensor::DType;
@@ -12,6 +13,7 @@ pub(super) type DepthwiseFn = unsafe fn(&[Tap], usize, usize, usize, *const f32,
 pub(super) type FinishFn = unsafe fn(&Finish);
 pub(super) type PoolFn = unsafe fn(&[*const u8], usize, PoolKind, f32, *mut u8);
 pub(super) type WidenFn = unsafe fn(*const u8, *mut f32, usize);
+pub(super) type MatrixSumFn = unsafe fn(&SumRule, &[[f32; 2]], &[Weights], &mut [Row]);
 pub(super) type MaxRowsFn = unsafe fn(*const f32, usize, usize, usize, *mut f32);
 pub(super) type NarrowFn = unsafe fn(*const f32, *mut u8, usize);
 
@@ -48,6 +50,8 @@ pub(super) struct Ops {
     pub(super) bf16: StorageOps,
     /// See [`super::tile::max_rows`].
     pub(super) max_rows: MaxRowsFn,
+    /// [`super::conv_matrix_sum::sum`] by number of pixels less one.
+    pub(super) matrix_sum: [MatrixSumFn; AT_ONCE],
     /// See [`super::formula::activate`].
     pub(super) activate: unsafe fn(Activation, &mut [f32]),
     /// See [`super::formula::combine`].
@@ -81,6 +85,7 @@ macro_rules! instantiate {
             use super::$lanes;
             use $crate::device::cpu::kernels::formula;
             use $crate::device::cpu::kernels::lanes::{Lanes, Storage};
+            use $crate::device::cpu::kernels::conv_matrix_sum::{self, Row, SumRule, Weights};
             use $crate::device::cpu::kernels::ops::{Ops, StorageOps};
             use $crate::device::cpu::kernels::tile::{self, Finish, Tap};
             use $crate::device::{Activation, BinaryKind, PoolKind};
@@ -172,6 +177,17 @@ macro_rules! instantiate {
             }
 
             $(#[$feature])?
+            unsafe fn matrix_sum<const P: usize>(
+                rule: &SumRule,
+                activations: &[[f32; 2]],
+                weights: &[Weights],
+                sums: &mut [Row],
+            ) {
+                // SAFETY: the same contract.
+                unsafe { conv_matrix_sum::sum::<$lanes, P>(rule, activations, weights, sums) }
+            }
+
+            $(#[$feature])?
             unsafe fn activate(activation: Activation, values: &mut [f32]) {
                 // SAFETY: the same contract.
                 unsafe { formula::activate::<$lanes>(activation, values) }
@@ -196,6 +212,7 @@ macro_rules! instantiate {
                 f32: storage::<f32>(),
                 bf16: storage::<bf16>(),
                 max_rows,
+                matrix_sum: [matrix_sum::<1>, matrix_sum::<2>, matrix_sum::<3>, matrix_sum::<4>],
                 activate,
                 combine,
             };
