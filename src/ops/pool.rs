@@ -40,7 +40,8 @@ impl MaxPool {
             if stride == 0 || before >= kernel || after >= kernel {
                 return None;
             }
-            let room = size[axis].checked_add(before + after)?.checked_sub(kernel)?;
+            let padded = size[axis].checked_add(before)?.checked_add(after)?;
+            let room = padded.checked_sub(kernel)?;
             Some(room / stride + 1)
         };
         Some([side(0, top, bottom)?, side(1, left, right)?])
