@@ -115,6 +115,10 @@ fn constants_are_found_by_user_and_slot_and_through_identity() {
         Err(LookupError::Operation { .. })
     ));
     assert!(model.initializer_names().any(|n| n == "gemm.b"));
+    assert_eq!(
+        model.state_dict().sub("gemm").unwrap().floats("b").unwrap().len(),
+        5
+    );
 
     assert_eq!(model.sha256(), digest);
     assert_eq!(file_sha256(folder.path().join("layers.onnx")).unwrap(), digest);

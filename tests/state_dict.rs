@@ -128,6 +128,9 @@ fn tensors_that_leave_or_repeat_their_storage_are_refused() {
         fault(&path("huge.pth")),
         TorchTensorFault::Shape(_) | TorchTensorFault::Outside { .. }
     ));
+    // 64 MiB of zeros in some 65 KB.
+    let bomb = torch_error(&path("bomb.pth")).to_string();
+    assert!(bomb.contains("is compressed"), "{bomb}");
     // Some tensors on one storage are usual, hundreds are not: 400,000 elements in a file of some 25 KB.
     assert_eq!(fault(&path("shared.pth")), TorchTensorFault::Repeats);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::lookup_error::Reason;
 use super::{
     Array, AutoPad, BatchNorm, ConvParams, ElementType, GemmParams, LookupError, Node, OnnxModel, Pattern,
-    Values, fold_bn_conv, fold_bn_conv_transpose,
+    StateDict, Values, fold_bn_conv, fold_bn_conv_transpose,
 };
 use crate::tensor::Shape;
 
@@ -113,6 +113,12 @@ impl OnnxModel {
     /// Names of all named constants, in alphabetical order.
     pub fn initializer_names(&self) -> impl Iterator<Item = &str> {
         self.arrays().keys().map(String::as_str)
+    }
+
+    /// All named constants as a state dict.
+    #[must_use]
+    pub fn state_dict(&self) -> StateDict {
+        StateDict::new(self.name(), self.arrays().clone())
     }
 
     /// The constant that a node reads at a position. Finds constants without a telling name by who uses them.

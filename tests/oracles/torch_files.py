@@ -98,11 +98,11 @@ class Pickler(pickle.Pickler):
         return reference + (None,) if self.old else reference
 
 
-def save(path, thing, protocol=2, order="little", prefix="archive"):
+def save(path, thing, protocol=2, order="little", prefix="archive", method=zipfile.ZIP_STORED):
     stream = io.BytesIO()
     pickler = Pickler(stream, protocol, False)
     pickler.dump(thing)
-    with zipfile.ZipFile(path, "w") as archive:
+    with zipfile.ZipFile(path, "w", method) as archive:
         archive.writestr(f"{prefix}/data.pkl", stream.getvalue())
         archive.writestr(f"{prefix}/byteorder", order)
         for key, storage in pickler.storages.items():
@@ -169,6 +169,7 @@ save(f"{folder}/negative.pth", {"w": Tensor(one, 3, (2,), (-1,))})
 save(f"{folder}/expanded.pth", {"w": Tensor(one, 0, (1 << 40,), (0,))})
 wide = Storage(np.zeros(2000, np.float32))
 save(f"{folder}/shared.pth", {f"w{i}": Tensor(wide, 0, (2000,), (1,)) for i in range(200)})
+save(f"{folder}/bomb.pth", {"w": whole(np.zeros(1 << 24, np.float32))}, method=zipfile.ZIP_DEFLATED)
 save(f"{folder}/huge.pth", {"w": Tensor(one, 0, (1 << 40, 1 << 40), (1, 1))})
 save(f"{folder}/small.pth", collections.OrderedDict(a=Tensor(one, 0, (2, 2), (2, 1)), b=Tensor(one, 1, (2,), (1,))))
 save_old(f"{folder}/small_old.pth", collections.OrderedDict(a=Tensor(one, 0, (2, 2), (2, 1))))

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{Cursor, Read};
 
-use zip::ZipArchive;
+use zip::{CompressionMethod, ZipArchive};
 
 use super::error::{PickleFault, TorchError, TorchTensorFault};
 use super::pickle;
@@ -91,6 +91,10 @@ fn open_archive<'a>(bytes: &'a [u8], file: &str) -> Result<Opened<'a>, TorchErro
 /// The bytes of a member that claims to have at most `allowed`.
 fn member(archive: &mut ZipArchive<Cursor<&[u8]>>, name: &str, allowed: u64) -> Result<Vec<u8>, String> {
     let member = archive.by_name(name).map_err(|e| format!("`{name}`: {e}"))?;
+    // Uncompressed, a member is no longer than the file, whatever it claims.
+    if member.compression() != CompressionMethod::Stored {
+        return Err(format!("`{name}` is compressed, which no checkpoint is"));
+    }
     let declared = member.size();
     if declared > allowed {
         return Err(format!(

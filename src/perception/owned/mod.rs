@@ -1,5 +1,8 @@
 //! A model with its device, for programs that have no pipeline.
 
+mod error;
+mod parts;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -7,129 +10,16 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::centerpoint::LoadedCenterPoint;
-use super::{
-    CallParam, CallParamError, CallParams, CallValue, DeviceModel, HeadError, HostModel, InputError,
-    LoadedCamera, ModelTrace, PrepareError, Sensor, SensorData, Sweep,
-};
-use crate::device::{
-    Backends, Device, DeviceConfig, DeviceError, DeviceHealth, HostSlot, OpenError, SlotError, describe,
-};
-use crate::image::{ImageError, ImageRef, PixelFormat};
+pub use error::ModelError;
+pub use parts::{ModelOptions, ModelParts};
+
+use super::{CallParam, CallParams, CallValue, ModelTrace, PrepareError, Sensor, SensorData, Sweep};
+use crate::device::{Backends, Device, DeviceConfig, DeviceHealth, HostSlot, describe};
+use crate::image::{ImageRef, PixelFormat};
 use crate::lidar::Columns;
 use crate::outputs::Detections;
 use crate::tensor::HostTensor;
-use crate::trace::{TraceError, TraceOptions};
-use crate::weights::FoundWeights;
-
-/// Why the device half cannot be built.
-type BuildError = Box<dyn std::error::Error + Send + Sync>;
-
-/// Both halves of a model, and where they come from.
-#[derive(Debug)]
-pub struct ModelParts {
-    /// What runs on the host.
-    pub host: Arc<dyn HostModel>,
-    /// What runs on the device.
-    pub device: Box<dyn DeviceModel>,
-    /// Where the weights were found, for reports.
-    pub weights: Option<FoundWeights>,
-}
-
-impl From<LoadedCamera> for ModelParts {
-    fn from(LoadedCamera { host, device }: LoadedCamera) -> Self {
-        Self {
-            host: Arc::new(host),
-            device: Box::new(device),
-            weights: None,
-        }
-    }
-}
-
-impl From<LoadedCenterPoint> for ModelParts {
-    fn from(LoadedCenterPoint { host, device, .. }: LoadedCenterPoint) -> Self {
-        Self {
-            host: Arc::new(host),
-            device: Box::new(device),
-            weights: None,
-        }
-    }
-}
-
-/// How a model is opened.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ModelOptions {
-    /// Variants to warm up, by name; `None`: all. The largest is always among them.
-    pub variants: Option<Vec<String>>,
-    /// Longest wait for the device.
-    pub deadline: Duration,
-}
-
-impl Default for ModelOptions {
-    fn default() -> Self {
-        Self {
-            variants: None,
-            deadline: TraceOptions::default().deadline,
-        }
-    }
-}
-
-/// Why a model cannot be opened, or does not take a frame.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ModelError {
-    /// There is no device.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// A variant that the model does not have.
-    #[error("model {model} has no variant `{name}`: it has {known}")]
-    Variant {
-        /// The model.
-        model: Arc<str>,
-        /// The name.
-        name: String,
-        /// Its variants, in words.
-        known: String,
-    },
-    /// The device half cannot be built. Everything is closed.
-    #[error("model {model} cannot be built: {source}")]
-    Build {
-        /// The model.
-        model: Arc<str>,
-        /// Why.
-        source: BuildError,
-    },
-    /// The model was closed.
-    #[error("model {model} is closed")]
-    Closed {
-        /// The model.
-        model: Arc<str>,
-    },
-    /// Parameters of the call.
-    #[error(transparent)]
-    Params(#[from] CallParamError),
-    /// Arrays that the model does not take.
-    #[error(transparent)]
-    Input(#[from] InputError),
-    /// An array of pixels that is no image.
-    #[error(transparent)]
-    Image(#[from] ImageError),
-    /// A frame that cannot be prepared.
-    #[error(transparent)]
-    Prepare(#[from] PrepareError),
-    /// The device's part of a frame failed.
-    #[error(transparent)]
-    Trace(#[from] TraceError),
-    /// The device itself failed.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
-    /// Memory of an earlier frame that the device has not given back.
-    #[error(transparent)]
-    Slot(#[from] SlotError),
-    /// The network's output cannot be decoded.
-    #[error(transparent)]
-    Head(#[from] HeadError),
-}
+use parts::{build, positions};
 
 /// How long the parts of a frame took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -348,7 +238,7 @@ impl Model {
         })
     }
 
-    /// As [`Self::run`] on plain arrays by name, as [`HostModel::input_schema`] says.
+    /// As [`Self::run`] on plain arrays by name, as [`HostModel::input_schema`](super::HostModel::input_schema) says.
     ///
     /// # Errors
     /// As [`Self::run`]; [`ModelError::Input`] for arrays that the model does not take.
@@ -507,57 +397,4 @@ impl fmt::Debug for Model {
             .field("closed", &self.is_closed())
             .finish_non_exhaustive()
     }
-}
-
-/// Positions of variants, the last one among them.
-fn positions(parts: &ModelParts, names: Option<&[String]>) -> Result<BTreeSet<usize>, ModelError> {
-    let known = parts.device.variants();
-    let mut chosen: BTreeSet<usize> = match names {
-        None => (0..known.len()).collect(),
-        Some(names) => {
-            let position = |name: &String| {
-                let found = known.iter().position(|it| it == name);
-                found.ok_or_else(|| ModelError::Variant {
-                    model: Arc::clone(parts.host.name()),
-                    name: name
-                        .chars()
-                        .take(64)
-                        .map(|c| if c.is_control() { ' ' } else { c })
-                        .collect(),
-                    known: known.join(", "),
-                })
-            };
-            names.iter().map(position).collect::<Result<_, _>>()?
-        }
-    };
-    chosen.extend(known.len().checked_sub(1));
-    Ok(chosen)
-}
-
-/// The trace of a model with some variants, captured, and memory for its inputs and its output.
-fn build(
-    parts: &ModelParts,
-    device: &mut dyn Device,
-    options: &ModelOptions,
-    variants: &BTreeSet<usize>,
-) -> Result<(ModelTrace, Vec<HostSlot>, HostSlot), ModelError> {
-    let trace_options = TraceOptions {
-        deadline: options.deadline,
-        ..TraceOptions::default()
-    };
-    let made = || -> Result<_, BuildError> {
-        let mut trace = parts.device.build_variants(device, trace_options, variants)?;
-        trace.capture(device)?;
-        let inputs = trace
-            .input_specs()
-            .iter()
-            .map(|spec| device.host_slot(spec.bytes()));
-        let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
-        let output = device.host_slot(trace.output_bytes())?;
-        Ok((trace, inputs, output))
-    };
-    made().map_err(|source| ModelError::Build {
-        model: Arc::clone(parts.host.name()),
-        source,
-    })
 }
