@@ -120,7 +120,7 @@ def layers():
 
 def model(maps):
     rng = np.random.default_rng(4)
-    nodes, constants = [], [numpy_helper.from_array(np.array([-1], np.int64), "minus_one")]
+    nodes, constants = [], []
     inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [VOXELS + 1, 5])]
     for name, found in maps.items():
         inputs.append(helper.make_tensor_value_info(name, TensorProto.INT64, list(found.shape)))
