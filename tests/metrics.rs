@@ -490,7 +490,7 @@ fn host_tensors_of_every_type_become_float64() {
     let wide = HostTensor::from_slice(&[2], &[i64::MAX, -(1_i64 << 53) + 1]).unwrap();
     assert_eq!(
         values_of(&wide),
-        array(&[9.223_372_036_854_775_8e18, -9_007_199_254_740_991.0])
+        array(&[9.223_372_036_854_776e18, -9_007_199_254_740_991.0])
     );
     let unsigned = HostTensor::from_slice(&[1], &[u32::MAX]).unwrap();
     assert_eq!(values_of(&unsigned), array(&[4_294_967_295.0]));

@@ -221,10 +221,9 @@ impl TraceRunner {
         let mut device = PassDevice::new(device, &self.tables.held);
         let taps = match kind {
             PassKind::WarmUp => None,
-            PassKind::Capture | PassKind::Eager => match &mut self.taps {
-                Some(taps) => Some(&mut **taps as &mut dyn Taps),
-                None => None,
-            },
+            PassKind::Capture | PassKind::Eager => {
+                self.taps.as_mut().map(|taps| &mut **taps as &mut dyn Taps)
+            }
         };
         let capturing = kind == PassKind::Capture;
         let mut context = TraceContext::new(&mut device, &self.tables, names, phase, capturing, taps);

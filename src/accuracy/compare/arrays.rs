@@ -99,10 +99,11 @@ pub fn compare_taps(
             (Some(_), None) => "the goldens have no such array",
             (None, None) => "neither the run nor the goldens have such an array",
         };
-        let metric = gates
-            .get(&name)
-            .map_or(options.metric.name(), |gate| gate.metric());
-        report.add_missing(&name, &metric.to_owned(), problem, gates)?;
+        let metric = match gates.get(&name) {
+            Some(gate) => gate.metric().to_owned(),
+            None => options.metric.name().to_owned(),
+        };
+        report.add_missing(&name, &metric, problem, gates)?;
     }
     Ok(report)
 }

@@ -83,7 +83,7 @@ enum CannotProfile {
     Run {
         file: PathBuf,
         #[source]
-        cause: RunError,
+        cause: Box<RunError>,
     },
     #[error("{} cannot be written", file.display())]
     #[diagnostic(help("Give a file in a folder that exists and can be written."))]
@@ -130,7 +130,7 @@ pub(super) fn run(args: &Args) -> miette::Result<()> {
     })?;
     let profile = measured(graph, args).map_err(|cause| CannotProfile::Run {
         file: args.file.clone(),
-        cause,
+        cause: Box::new(cause),
     })?;
     let json = serde_json::to_string_pretty(&profile).into_diagnostic()?;
     if let Some(file) = &args.json {

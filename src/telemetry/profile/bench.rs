@@ -21,7 +21,7 @@ pub struct ProfileOptions {
     pub frames: usize,
     /// Frames before them that are not.
     pub warmup: usize,
-    /// Replays in a row for the back-to-back time; that many frames are measured in such rows.
+    /// Replays in a row for the back-to-back time, at most `frames`; all frames are measured in such rows once more.
     pub row: usize,
     /// Gaps between launches that are told.
     pub top_gaps: usize,
@@ -137,8 +137,9 @@ pub fn bench_trace_runner(
             bench.add(BenchStage::EndToEnd, whole);
         }
     }
-    let row = options.row.max(1);
-    for _ in 0..options.frames.max(1).div_ceil(row) {
+    let frames = options.frames.max(1);
+    let row = options.row.clamp(1, frames);
+    for _ in 0..frames.div_ceil(row) {
         let begin = Instant::now();
         let mut last = runner.replay(device, variant)?;
         for _ in 1..row {
