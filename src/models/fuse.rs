@@ -205,7 +205,7 @@ impl<'a> Fuser<'a> {
                 && self.node(next).input(0) == Some(value(at, self))
             {
                 (norm, at) = (Some(next), next);
-            } else if self.passes.followers
+            } else if self.passes.biases
                 && self.is(next, "Add")
                 && let Some(addend) = addend
                 && self.adds_per_channel(value(at, self), addend)
@@ -285,7 +285,7 @@ impl<'a> Fuser<'a> {
             && let Some((index, last)) = self.norm_of_columns(value(at, self))
         {
             (norm, at) = (Some(index), last);
-        } else if self.passes.followers
+        } else if self.passes.biases
             && let Some(next) = self.only_reader(value(at, self))
             && self.is(next, "Add")
             && let Some(addend) = self.other(next, value(at, self))

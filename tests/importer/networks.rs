@@ -102,7 +102,6 @@ fn pillar_encoders_run_on_the_device() {
         "centerpoint_nuscenes_pfe",
         "pointpillars_int8repo_pfe",
         "pointpillars_kitti_pfn",
-        "smallmunich_pfe",
     ] {
         runs(&format!("models/lidar_pfe/{file}.onnx"), 1.0 / 64.0, 1e-5);
     }

@@ -2,7 +2,8 @@
 //!
 //! - [`Passes::constants`]: nodes of constants are evaluated once on the host (`fold`)
 //! - [`Passes::norms`]: batch normalisation goes into the weights before it (`fuse`, `emit::conv`)
-//! - [`Passes::followers`]: what follows a convolution or product rides on its launch (`fuse`)
+//! - [`Passes::biases`]: constants that are added behind a convolution or product become its bias (`fuse`)
+//! - [`Passes::followers`]: activation and residual of a convolution or product ride on its launch (`fuse`)
 //! - [`Passes::patterns`]: functions spelled out in several nodes become one (`fuse`, `patterns`)
 //! - [`Passes::transposes`]: transposes become other strides (`movement`)
 //! - [`Passes::in_place`]: element-wise launches write where they read ([`in_place`])
@@ -23,12 +24,14 @@ pub struct Passes {
     /// A folded weight is off by half a unit in the last place, so bits differ from the product, normalised afterwards,
     /// unless the factors are powers of two and the sums exact.
     pub norms: bool,
-    /// Bias, activation and residual of a convolution or product are part of its launch. The launch rounds the sum as
-    /// if it had been stored, so the bits are the same, but for an addend that is folded into a bias that exists
-    /// already: the two constants are then added first.
+    /// A constant that is added per channel behind a convolution or product becomes its bias, which the sum starts from
+    /// instead of ending with; bits differ.
+    pub biases: bool,
+    /// Activation and residual of a convolution or product are part of its launch, which rounds the sum before them as if
+    /// it had been stored. The bits are the same.
     pub followers: bool,
-    /// Functions spelled out in several nodes (SiLU, HardSwish, GELU) become one, which is at least as exact as the
-    /// nodes one by one; bits differ.
+    /// Functions spelled out in several nodes (SiLU, HardSwish, GELU), and feature nets of pillars, become one, which is
+    /// at least as exact as the nodes one by one; bits differ.
     pub patterns: bool,
     /// A transpose is another view of the same elements instead of a copy. The bits are the same.
     pub transposes: bool,
@@ -42,6 +45,7 @@ impl Passes {
     pub const ALL: Self = Self {
         constants: true,
         norms: true,
+        biases: true,
         followers: true,
         patterns: true,
         transposes: true,
@@ -52,6 +56,7 @@ impl Passes {
     pub const NONE: Self = Self {
         constants: false,
         norms: false,
+        biases: false,
         followers: false,
         patterns: false,
         transposes: false,
