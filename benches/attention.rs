@@ -79,8 +79,7 @@ fn sdpa(dtype: DType, [heads, queries, keys, size]: [usize; 4]) -> Bound {
 }
 
 fn matmul(dtype: DType, [m, k, n]: [usize; 3], turned: bool) -> Bound {
-    let rhs_dims = if turned { [n, k] } else { [k, n] };
-    let mut rhs = dense(dtype, &rhs_dims);
+    let mut rhs = dense(dtype, &if turned { [n, k] } else { [k, n] });
     if turned {
         rhs.view = rhs.view.transpose(&[1, 0]).unwrap();
     }

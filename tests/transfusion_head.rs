@@ -242,7 +242,7 @@ fn check(what: &str, found: &[f64], exact: &Array2<f64>, least: f64, within: f64
     );
 }
 
-/// Runs a head on devices, part by part and whole, and compares everything.
+/// Runs a head on devices part by part (and, where simulated, whole) and compares everything.
 fn compare(what: &str, size: &Size, grid: Grid, dtype: DType, least: f64, simulated: bool) {
     let mut r = Random(95);
     let weights = weights(&mut r, size, grid);
@@ -262,21 +262,35 @@ fn compare(what: &str, size: &Size, grid: Grid, dtype: DType, least: f64, simula
             moved.content = head.self_attention(ops, &queries)?;
             let second = head.cross_attention(ops, &moved, &keys)?;
             let third = head.feed_forward(ops, &second)?;
-            let outputs = head.forward(ops, &features, &heat, Some(&indices))?;
+            let heads = head.predict(ops, &third)?;
+            let query_heat = head.query_heat(ops, &heat, &selection)?;
             for tensor in [queries.position, keys, selection.cells, selection.classes] {
                 ops.free(&tensor)?;
             }
-            let named: [(&str, DeviceTensor); 6] = [
+            let mut named = vec![
                 ("queries", queries.content),
                 ("first", moved.content),
                 ("second", second),
                 ("third", third),
-                ("heads", outputs.heads),
-                ("heat", outputs.query_heat),
+                ("heads", heads),
+                ("heat", query_heat),
             ];
-            Ok(named.map(|(name, tensor)| (name.to_owned(), tensor)).into())
+            if simulated {
+                let whole = head.forward(ops, &features, &heat, Some(&indices))?;
+                named.extend([("whole heads", whole.heads), ("whole heat", whole.query_heat)]);
+            }
+            let named = named.into_iter();
+            Ok(named.map(|(name, tensor)| (name.to_owned(), tensor)).collect())
         })
     });
+    if simulated {
+        assert_eq!(
+            found[4].bytes(),
+            found[6].bytes(),
+            "the whole head differs from its parts"
+        );
+        assert_eq!(found[5].bytes(), found[7].bytes());
+    }
     let (parts, outputs) = Literal(&weights).run(&frame);
     let exact_in_f32 = dtype == DType::F32;
     for (i, name) in ["queries", "first", "second", "third"].into_iter().enumerate() {

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use half::bf16;
 use sensorium::device::{CpuConfig, CpuDevice, Device, SimConfig, SimDevice};
@@ -97,13 +98,23 @@ pub fn replayed(
     work: impl Fn() -> Arc<Work>,
 ) -> Vec<HostTensor> {
     let mut first: Option<Vec<HostTensor>> = None;
+    // Large networks on a busy machine take their time.
+    let deadline = Duration::from_secs(300);
+    let one_queue = TraceOptions {
+        deadline,
+        ..TraceOptions::default()
+    };
+    let two_queues = TraceOptions {
+        deadline,
+        ..TraceOptions::two_queues()
+    };
     let mut devices: Vec<(Box<dyn Device>, TraceOptions)> = vec![
-        (Box::new(cpu(1)), TraceOptions::default()),
-        (Box::new(cpu(2)), TraceOptions::two_queues()),
+        (Box::new(cpu(1)), one_queue.clone()),
+        (Box::new(cpu(2)), two_queues.clone()),
     ];
     if simulated {
-        devices.push((Box::new(simulator()), TraceOptions::default()));
-        devices.push((Box::new(simulator()), TraceOptions::two_queues()));
+        devices.push((Box::new(simulator()), one_queue));
+        devices.push((Box::new(simulator()), two_queues));
     }
     for (mut device, options) in devices {
         let device = device.as_mut();
