@@ -11,7 +11,7 @@
 //! - `formula`: activations
 //! - `tile`: the inner loops of convolution and pooling
 //! - `geometry`, `conv`, `conv_dense`, `conv_depthwise`, `pack`: convolution
-//! - `dot`, `conv_dot`, `simd_amx`, `simd_pairs`: dense convolution of bf16 with instructions that multiply bf16; these
+//! - `dot`, `division`, `conv_dot`, `simd_amx`, `simd_pairs`: dense convolution of bf16 with instructions that multiply bf16; these
 //!   sum otherwise, and which of them a device uses is part of its [`KernelSet`]
 //! - `pillars`: the feature net of pillars, made of the convolution's tiles
 //! - `pooling`, `softmax`, `elementwise`, `copy`, `indexed`, `gather_rows`: the other operations
@@ -23,6 +23,7 @@ mod conv_dense;
 mod conv_depthwise;
 mod conv_dot;
 mod copy;
+mod division;
 mod dot;
 mod elementwise;
 mod formula;
