@@ -122,8 +122,10 @@ impl Dense {
             layout.taps.checked_mul(block),
             gathered.and_then(|bytes| bytes.checked_mul(block)),
         ])?;
+        let values = problem.window.kernel[1].checked_mul(problem.group_in);
+        let zeros = scratch_bytes(&[values.and_then(|values| values.checked_mul(size_of::<f32>()))])?;
         Ok(Self {
-            zeros: vec![0.0; problem.window.kernel[1] * problem.group_in],
+            zeros: vec![0.0; zeros / size_of::<f32>()],
             panels: panels.list,
             required,
             ops,
@@ -161,7 +163,7 @@ impl Dense {
         let direct = self.is_direct(&columns);
         let window = &self.problem.window;
         let (taps, depth) = match self.merges(direct) {
-            true => (window.kernel[0], self.zeros.len()),
+            true => (window.kernel[0], window.kernel[1] * self.problem.group_in),
             false => (window.taps(), self.problem.group_in),
         };
         let first = |image: &Image| image.row(row) + columns.start as isize * image.pixel_step;

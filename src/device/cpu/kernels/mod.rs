@@ -11,9 +11,9 @@
 //! - `formula`, `special`: activations
 //! - `tile`: the inner loops of convolution and pooling
 //! - `geometry`, `conv`, `conv_dense`, `conv_depthwise`, `pack`: convolution
-//! - `conv_matrix`: convolution with the arithmetic of a matrix engine
-//! - `dot`, `conv_dot`, `simd_amx`, `simd_pairs`: dense convolution of bf16 with instructions that multiply bf16; these
-//!   sum otherwise, and which of them a device uses is part of its [`KernelSet`]
+//! - `conv_matrix`, `conv_matrix_sum`: convolution with the arithmetic of a matrix engine
+//! - `dot`, `division`, `conv_dot`, `simd_amx`, `simd_pairs`: dense convolution of bf16 with instructions that multiply
+//!   bf16; these sum otherwise, and which of them a device uses is part of its [`KernelSet`]
 //! - `pillars`: the feature net of pillars, made of the convolution's tiles
 //! - `gather_conv`, `gather_conv_dot`: sparse convolutions, pair by pair of rows
 //! - `pooling`, `softmax`, `elementwise`, `copy`, `indexed`, `gather_rows`: the other operations
@@ -31,6 +31,7 @@ mod conv_dot;
 mod conv_matrix;
 mod conv_matrix_sum;
 mod copy;
+mod division;
 mod dot;
 mod elementwise;
 mod formula;

@@ -4,7 +4,7 @@ use half::bf16;
 
 use super::check::{ensure, invalid};
 use super::conv::{OP, Problem};
-use super::conv_dot::Division;
+use super::division::Division;
 use super::dot::DOT_LANES;
 use super::ops::PANEL_VECTORS;
 use super::{KernelSet, conv_matrix, gather_conv, ops, pillars};
