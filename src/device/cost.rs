@@ -226,7 +226,9 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
-    use crate::device::{Activation, BinaryKind, Conv2dDesc, Geometry2d, Pool2dDesc, PoolKind, Scalar, WeightForm};
+    use crate::device::{
+        Activation, BinaryKind, Conv2dDesc, Geometry2d, Pool2dDesc, PoolKind, Scalar, WeightForm,
+    };
     use crate::tensor::Shape;
 
     fn operand(dims: &[usize], dtype: DType) -> Operand {

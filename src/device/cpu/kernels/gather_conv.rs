@@ -92,13 +92,17 @@ struct Problem {
 impl Problem {
     fn new(desc: &GatherConvDesc) -> Result<Self, DeviceError> {
         let (table, index) = (&desc.table.view, &desc.index.view);
-        ensure(desc.results().next().is_some() && desc.terms.len() <= 2, OP, || {
-            format!(
-                "{} outputs and {} terms; there must be one of either, and at most two terms",
-                usize::from(desc.output.is_some()),
-                desc.terms.len()
-            )
-        })?;
+        ensure(
+            desc.results().next().is_some() && desc.terms.len() <= 2,
+            OP,
+            || {
+                format!(
+                    "{} outputs and {} terms; there must be one of either, and at most two terms",
+                    usize::from(desc.output.is_some()),
+                    desc.terms.len()
+                )
+            },
+        )?;
         ensure(table.rank() == 2 && index.rank() == 2, OP, || {
             format!(
                 "table {} and index {} must be [V, Cin] and [rows, K]",
