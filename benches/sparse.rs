@@ -178,7 +178,10 @@ fn encoders(c: &mut Criterion) {
     let pairs: Vec<usize> = rulebook.maps.iter().map(pairs_count).collect();
     let mut group = c.benchmark_group("sparse");
     group.sample_size(10);
-    for (precision, form) in [("fp32", TableForm::Float32), ("bf16", TableForm::Bfloat16)] {
+    for (precision, form, weights) in [
+        ("fp32", TableForm::Float32, WeightForm::Float32),
+        ("bf16", TableForm::Bfloat16, WeightForm::TwoTerms),
+    ] {
         for threads in [1, 2] {
             let config = CpuConfig {
                 threads,
@@ -192,7 +195,7 @@ fn encoders(c: &mut Criterion) {
                 operations(&layers, &pairs) / 1e9,
                 layers.len()
             );
-            let encoder = SparseEncoder::new(layers, WeightForm::Float32).unwrap();
+            let encoder = SparseEncoder::new(layers, weights).unwrap();
             let mut r = Numbers(7);
             let features = Array2::from_shape_simple_fn((VOXELS, 5), || r.next());
             let mut given = vec![(
