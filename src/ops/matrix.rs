@@ -2,7 +2,7 @@
 
 use super::{DeviceTensor, OpContext};
 use crate::device::{
-    Activation, BufferClass, DeviceError, LayerNormDesc, MatMulDesc, OpDesc, Operand, Scalar,
+    Activation, BufferClass, BufferId, DeviceError, LayerNormDesc, MatMulDesc, OpDesc, Operand, Scalar,
 };
 use crate::tensor::{DType, Shape, TensorError, TensorSpec};
 

@@ -26,7 +26,7 @@ pub fn pad_head_dim(ops: &mut OpContext<'_>, x: &DeviceTensor) -> Result<DeviceT
     let padded_size = padded_head_dim(size);
     let dims = [front, &[padded_size]].concat();
     let padded = ops.alloc(&TensorSpec::new(&dims, x.dtype)?, BufferClass::Intermediate)?;
-    let mut fill = |ops: &mut OpContext<'_>| -> Result<(), AttentionError> {
+    let fill = |ops: &mut OpContext<'_>| -> Result<(), AttentionError> {
         let axis = shape.rank() - 1;
         let part = |first: usize, count: usize| -> Result<DeviceTensor, AttentionError> {
             Ok(DeviceTensor {

@@ -19,8 +19,7 @@ use super::rows::RowOps;
 use super::tile::Finish;
 use super::{BufferRef, Kernel};
 use crate::device::cpu::pool::ComputePool;
-use crate::device::{Activation, DeviceError, MatMulDesc, Operand};
-use crate::tensor::DType;
+use crate::device::{Activation, DeviceError, MatMulDesc};
 
 const OP: &str = "matmul";
 
