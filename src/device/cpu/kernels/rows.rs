@@ -66,6 +66,8 @@ impl Fold {
     }
 }
 
+pub(super) type NormaliseFn = unsafe fn(&mut [f32], [f32; 2], &[f32], &[f32]);
+
 /// One instruction set's functions.
 pub(super) struct RowOps {
     /// See [`fold_rows`].
@@ -75,7 +77,7 @@ pub(super) struct RowOps {
     /// See [`add_squares`].
     pub(super) add_squares: unsafe fn(f32, &mut [f32; PARTIALS], &[f32]),
     /// See [`normalise`].
-    pub(super) normalise: unsafe fn(&mut [f32], [f32; 2], &[f32], &[f32]),
+    pub(super) normalise: NormaliseFn,
     /// See [`scale_bias`].
     pub(super) scale_bias: unsafe fn(&mut [f32], usize, f32, &[f32], usize),
     /// See [`scores`].

@@ -25,7 +25,7 @@ const ERFC_MAX: f32 = 9.9;
 
 /// `erf(x) / x` for `|x| <= 0.9`, as a polynomial in `x^2`: least maximum of the relative error (3e-10).
 const ERF: [f32; 7] = [
-    1.128_379_2,
+    std::f32::consts::FRAC_2_SQRT_PI,
     -0.376_126_35,
     0.112_837_15,
     -0.026_860_509,
@@ -86,7 +86,7 @@ pub(super) fn gelu<V: Lanes>(x: V) -> V {
 /// `x (1 + tanh(u)) / 2` with `u = sqrt(2 / pi) (x + 0.044715 x^3)`, as `x sigmoid(2 u)`.
 #[inline(always)]
 pub(super) fn gelu_tanh<V: Lanes>(x: V) -> V {
-    const TWICE: f32 = 2.0 * 0.797_884_56;
+    const TWICE: f32 = 2.0 * 0.797_884_6;
     let cubic = x.mul(x).fma(x.like(0.044_715), x.like(1.0));
     let y = x.mul(sigmoid_of_number(x.mul(cubic).mul(x.like(TWICE))));
     x.if_nan(x, y)
@@ -99,7 +99,7 @@ fn log_of_parts<V: Lanes>(r: V, n: V) -> V {
     let p = polynomial(
         r,
         [
-            3.333_333_1e-1,
+            0.333_333_3,
             -2.499_999_4e-1,
             2.000_071_5e-1,
             -1.666_805_8e-1,
