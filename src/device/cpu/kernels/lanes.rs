@@ -269,19 +269,27 @@ impl Lanes for f32 {
     }
 }
 
-/// Asks for the cache lines of some bytes ahead of their use. Any address is allowed: nothing is read.
+/// Asks for one cache line ahead of its use. Any address is allowed: nothing is read.
 #[inline(always)]
-pub(super) fn prefetch(from: *const u8, bytes: isize) {
+pub(super) fn prefetch_line(from: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    for line in (0..bytes).step_by(64) {
-        // SAFETY: a prefetch faults on no address.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(from.wrapping_offset(line).cast());
-        }
+    // SAFETY: a prefetch faults on no address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(from.cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (from, bytes);
+    let _ = from;
+}
+
+/// Asks for the cache lines of some bytes ahead of their use.
+#[inline(always)]
+pub(super) fn prefetch(from: *const u8, bytes: isize) {
+    let mut line = 0;
+    while line < bytes {
+        prefetch_line(from.wrapping_offset(line));
+        line += 64;
+    }
 }
 
 /// Asks for the cache lines of some rows of `bytes` bytes that will be written. Any address is allowed: nothing is read.
@@ -289,12 +297,14 @@ pub(super) fn prefetch(from: *const u8, bytes: isize) {
 pub(super) fn prefetch_rows(to: *const u8, rows: usize, step: isize, bytes: isize) {
     #[cfg(target_arch = "x86_64")]
     for row in 0..rows as isize {
-        for byte in (0..bytes).step_by(64) {
+        let mut byte = 0;
+        while byte < bytes {
             // SAFETY: a prefetch faults on no address.
             unsafe {
                 use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
                 _mm_prefetch::<_MM_HINT_ET0>(to.wrapping_offset(row * step + byte).cast());
             }
+            byte += 64;
         }
     }
     #[cfg(not(target_arch = "x86_64"))]

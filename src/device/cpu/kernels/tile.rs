@@ -1,7 +1,7 @@
 //! The inner loops of convolution and pooling, generic over the vector type.
 
 use super::formula::{Function, with_activation};
-use super::lanes::{Lanes, Storage, prefetch};
+use super::lanes::{Lanes, Storage, prefetch_line};
 use crate::device::{Activation, PoolKind};
 
 /// Where one tap of a window lies for neighbouring output pixels: `base`, `base + step`, and so on. A tap
@@ -68,7 +68,7 @@ pub(super) unsafe fn dense<V: Lanes, const MR: usize, const NV: usize>(
             for _ in 0..cin {
                 for v in 0..NV {
                     w[v] = V::load(weights.add(v * V::N));
-                    prefetch(weights.wrapping_add(AHEAD * width + v * V::N).cast(), 1);
+                    prefetch_line(weights.wrapping_add(AHEAD * width + v * V::N).cast());
                 }
                 for_pixels!(MR, p => {
                     let row = match p / 5 {
