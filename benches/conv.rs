@@ -8,7 +8,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use sensorium::device::cpu::kernels::{Bf16Dot, BufferRef, Isa, Kernel, KernelSet, pack_weights, prepare};
 use sensorium::device::cpu::pool::ComputePool;
 use sensorium::device::{
-    Activation, Conv2dDesc, Geometry2d, OpDesc, Operand, Pool2dDesc, PoolKind, WeightDesc,
+    Activation, Conv2dDesc, Geometry2d, OpDesc, Operand, Pool2dDesc, PoolKind, ResidualOrder, WeightDesc,
 };
 use sensorium::precision::Math;
 use sensorium::tensor::{DType, HostTensor, TensorSpec, View};
@@ -66,6 +66,7 @@ fn conv(
         input: operand(dtype, [1, cin, side, side]),
         output: operand(dtype, [1, cout, out, out]),
         residual: None,
+        residual_order: ResidualOrder::AfterActivation,
         geometry: Geometry2d {
             kernel: [kernel; 2],
             stride: [stride; 2],

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use allocations::{ALLOCATIONS, ARMED};
 use sensorium::device::{
     Activation, BufferClass, Conv2dDesc, CpuConfig, CpuDevice, Device, Geometry2d, OpDesc, Operand,
-    WeightDesc,
+    ResidualOrder, WeightDesc,
 };
 use sensorium::ops::DeviceTensor;
 use sensorium::precision::{Math, Precision};
@@ -37,6 +37,7 @@ fn upload_switch_of_streams_replay_and_read_allocate_nothing() {
         input: operand,
         output: operand,
         residual: None,
+        residual_order: ResidualOrder::AfterActivation,
         geometry: Geometry2d {
             kernel: [3, 3],
             stride: [1, 1],

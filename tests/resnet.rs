@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ndarray::{Array4, ArrayView4, s};
-use sensorium::device::{BufferClass, Cq, Device};
+use sensorium::device::{Activation, BufferClass, Cq, Device};
 use sensorium::models::resnet::{
     BasicBlock, BlockKind, BlockNames, ConvFactory, ConvParams, FoldedConvs, MapLayer, ResNetStages,
     ResNetStem, custom_resnet_names, mmdet_names,
@@ -365,7 +365,7 @@ impl MapLayer for Doubled {
 
     fn forward(&self, ops: &mut OpContext<'_>, input: &DeviceTensor) -> Result<DeviceTensor, BlockError> {
         let once = self.0.forward(ops, input)?;
-        let twice = self.0.forward_add(ops, input, &once);
+        let twice = self.0.forward_add(ops, input, &once, Activation::Identity);
         ops.free(&once).unwrap();
         twice
     }

@@ -46,7 +46,7 @@ pub use faulty::{FaultDevice, InjectedFaults};
 pub use ids::{BufferId, Cq, EventId, ProgramId, TraceId};
 pub use op::{
     Activation, BinaryKind, Conv2dDesc, DenseLayer, GatherConvDesc, Geometry2d, OpDesc, Operand, PillarsDesc,
-    Pool2dDesc, PoolKind, Scalar, TapTable, WeightDesc, WeightForm,
+    Pool2dDesc, PoolKind, ResidualOrder, Scalar, TapTable, WeightDesc, WeightForm,
 };
 pub use op_matrix::{LayerNormDesc, MatMulDesc, ReduceDesc, ReduceKind, SdpaDesc};
 pub use op_query::{

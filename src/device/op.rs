@@ -169,9 +169,19 @@ pub struct Geometry2d {
     pub pad_begin: [usize; 2],
 }
 
+/// Where a convolution adds its residual.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum ResidualOrder {
+    /// `act(sum) + residual`, as cross-stage partial networks do.
+    #[default]
+    AfterActivation,
+    /// `act(sum + residual)`, as residual networks do.
+    BeforeActivation,
+}
+
 /// A 2-D convolution over logical `[N, C, H, W]` operands whose channel stride is 1 (channels-last), with
-/// bias, activation and an optional residual that is added after the activation:
-/// `out = act(conv(input, weight) + bias) (+ residual)`. Output and residual have one type, fp32 or the input's. Bound
+/// bias, activation and an optional residual that is added behind the activation or before it:
+/// `out = act(conv(input, weight) + bias) (+ residual)` or `out = act(conv(input, weight) + bias + residual)`. Output and residual have one type, fp32 or the input's. Bound
 /// buffers: input, prepared weights, output and, if present, residual. The order of summing is that of taps (rows,
 /// columns), then input channels; under [`Math::Native`] it happens in fp32.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -180,13 +190,15 @@ pub struct Conv2dDesc {
     pub input: Operand,
     /// Output, `[N, Cout, OH, OW]`.
     pub output: Operand,
-    /// Added to the activated result, same shape as the output.
+    /// Added to the result, same shape as the output.
     pub residual: Option<Operand>,
+    /// Where it is added; without a residual [`ResidualOrder::AfterActivation`].
+    pub residual_order: ResidualOrder,
     /// Window geometry.
     pub geometry: Geometry2d,
     /// Channel groups; `Cin` groups of one channel are a depth-wise convolution.
     pub groups: usize,
-    /// Applied to the sum before the residual.
+    /// Applied to the sum, before the residual or behind it.
     pub activation: Activation,
     /// How products are summed.
     pub math: Math,

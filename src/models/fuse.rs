@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 use super::facts::Facts;
 use super::fuse_pillars::join_pillars;
 use super::passes::Passes;
-use crate::device::{Activation, Scalar};
+use crate::device::{Activation, ResidualOrder, Scalar};
 use crate::tensor::Shape;
 use crate::weights::{Node, OnnxModel};
 
@@ -23,8 +23,10 @@ pub(super) enum GroupKind {
         bias: Option<String>,
         /// Function of the sum.
         activation: Activation,
-        /// Value that is added last.
+        /// Value that is added.
         residual: Option<String>,
+        /// Whether it is added behind the function or before it.
+        order: ResidualOrder,
     },
     /// A MatMul or Gemm node and its followers.
     Dense(Dense),
@@ -228,12 +230,20 @@ impl<'a> Fuser<'a> {
             (residual, at) = (Some(other.to_owned()), next);
             self.claimed.insert(next);
         }
+        let mut order = ResidualOrder::AfterActivation;
+        if residual.is_some()
+            && activation == Activation::Identity
+            && let Some((found, last)) = self.activation_of(value(at, self))
+        {
+            (activation, order, at) = (found, ResidualOrder::BeforeActivation, last);
+        }
         let kind = GroupKind::Conv {
             conv,
             norm,
             bias,
             activation,
             residual,
+            order,
         };
         self.group(kind, at)
     }

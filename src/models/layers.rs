@@ -11,7 +11,9 @@ use ndarray::{ArrayView2, ArrayView4, s};
 
 use super::block_error::BlockError;
 use super::transposed::{self, Axis, Phase};
-use crate::device::{Activation, BufferClass, BufferId, Conv2dDesc, Device, Geometry2d, OpDesc, WeightDesc};
+use crate::device::{
+    Activation, BufferClass, BufferId, Conv2dDesc, Device, Geometry2d, OpDesc, ResidualOrder, WeightDesc,
+};
 use crate::ops::{DeviceTensor, OpContext};
 use crate::precision::Math;
 use crate::tensor::{DType, Shape, TensorSpec, View};
@@ -310,6 +312,7 @@ impl ConvLayer {
             input: input.operand(),
             output: output.operand(),
             residual: residual.map(DeviceTensor::operand),
+            residual_order: ResidualOrder::AfterActivation,
             geometry,
             groups: 1,
             activation,

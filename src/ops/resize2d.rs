@@ -4,7 +4,7 @@ use ndarray::{Array2, Array4, ArrayView4, Axis};
 
 use super::conv::{HostWeights, LayerError, Prepared, lent, made, new_map};
 use super::{DeviceTensor, Interpolation, OpContext, resize_matrices};
-use crate::device::{Activation, BufferClass, Conv2dDesc, Device, Geometry2d};
+use crate::device::{Activation, BufferClass, Conv2dDesc, Device, Geometry2d, ResidualOrder};
 use crate::precision::{Math, OperandFormat};
 use crate::tensor::{DType, TensorSpec, View};
 
@@ -166,6 +166,7 @@ impl Resize2d {
                     input: input.operand(),
                     output: output.operand(),
                     residual: None,
+                    residual_order: ResidualOrder::AfterActivation,
                     geometry: Geometry2d {
                         kernel: [1; 2],
                         stride: [1; 2],

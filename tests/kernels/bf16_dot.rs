@@ -2,7 +2,7 @@
 //! bit for bit where the processor has them (elsewhere both sides are plain), and to the formula.
 
 use sensorium::device::cpu::kernels::{Bf16Dot, Isa, KernelSet, pack_weights};
-use sensorium::device::{Activation, Conv2dDesc, Geometry2d, OpDesc, WeightDesc};
+use sensorium::device::{Activation, Conv2dDesc, Geometry2d, OpDesc, ResidualOrder, WeightDesc};
 use sensorium::precision::Math;
 use sensorium::tensor::{DType, HostTensor};
 
@@ -59,6 +59,7 @@ fn sums(cin: usize, cout: usize, pixels: usize, out: DType) -> Conv2dDesc {
         input: image(DType::Bf16, [1, cin, 1, pixels], cin, 0).0,
         output: image(out, [1, cout, 1, pixels], cout, 0).0,
         residual: None,
+        residual_order: ResidualOrder::AfterActivation,
         geometry: Geometry2d {
             kernel: [1, 1],
             stride: [1, 1],

@@ -1,7 +1,9 @@
 //! Convolution over random geometries.
 
 use sensorium::device::cpu::kernels::{Isa, KernelSet, pack_weights};
-use sensorium::device::{Activation, Conv2dDesc, Geometry2d, OpDesc, Operand, Scalar, WeightDesc};
+use sensorium::device::{
+    Activation, Conv2dDesc, Geometry2d, OpDesc, Operand, ResidualOrder, Scalar, WeightDesc,
+};
 use sensorium::precision::Math;
 use sensorium::tensor::{DType, HostTensor};
 
@@ -209,6 +211,10 @@ pub(crate) fn random_case_of(r: &mut Random, limits: &Limits, dtype: DType, grou
             input: input_operand,
             output: output_operand,
             residual: has_residual.then_some(residual_operand),
+            residual_order: match has_residual && r.range(0, 2) == 0 {
+                true => ResidualOrder::BeforeActivation,
+                false => ResidualOrder::AfterActivation,
+            },
             geometry: Geometry2d {
                 kernel,
                 stride,
@@ -302,7 +308,11 @@ impl Case {
                     "not one fused chain at {at:?} of {d:?}"
                 );
             }
-            let exact = activate(d.activation, sum) + added.unwrap_or(0.0);
+            let exact = match (added, d.residual_order) {
+                (None, _) => activate(d.activation, sum),
+                (Some(added), ResidualOrder::AfterActivation) => activate(d.activation, sum) + added,
+                (Some(added), ResidualOrder::BeforeActivation) => activate(d.activation, sum + added),
+            };
             let steepest = if d.activation == Activation::Exp {
                 exact.abs().max(1.0)
             } else {
@@ -388,6 +398,7 @@ fn a_sliced_input_is_convolved_in_place() {
             },
             output,
             residual: None,
+            residual_order: ResidualOrder::AfterActivation,
             geometry: Geometry2d {
                 kernel: [1, 1],
                 stride: [1, 1],
@@ -419,6 +430,7 @@ fn weights_beyond_the_near_caches_give_the_same_sums() {
             input,
             output,
             residual: None,
+            residual_order: ResidualOrder::AfterActivation,
             geometry: Geometry2d {
                 kernel: [3, 3],
                 stride: [1, 1],

@@ -3,7 +3,7 @@
 
 use half::bf16;
 use sensorium::device::cpu::kernels::{Isa, pack_weights};
-use sensorium::device::{Activation, Conv2dDesc, DeviceError, Geometry2d, OpDesc, WeightDesc};
+use sensorium::device::{Activation, Conv2dDesc, DeviceError, Geometry2d, OpDesc, ResidualOrder, WeightDesc};
 use sensorium::numeric::blockfloat::{BlockFormat, decode_block, encode_block};
 use sensorium::precision::{Fidelity, Math, MatrixMath, MatrixOperand, OperandFormat, Precision};
 use sensorium::tensor::{DType, HostTensor};
@@ -138,6 +138,10 @@ impl Case {
                 input,
                 output,
                 residual,
+                residual_order: match residual {
+                    Some(_) => r.pick(&[ResidualOrder::AfterActivation, ResidualOrder::BeforeActivation]),
+                    None => ResidualOrder::AfterActivation,
+                },
                 geometry: Geometry2d {
                     kernel,
                     stride,
@@ -226,12 +230,17 @@ impl Case {
             _ => bf16::from_f32(bias[channel]).to_f64(),
         });
         let mut sum = add(engine(self.math, out, &weights, &activations), bias);
-        if self.desc.activation == Activation::Relu {
+        let relu = self.desc.activation == Activation::Relu;
+        let is_first = self.desc.residual_order == ResidualOrder::AfterActivation;
+        if relu && is_first {
             sum = sum.max(0.0);
         }
         if let Some(residual) = &self.residual {
             let place = element(&self.desc.output.view, &[n, channel, y, x]);
             sum = add(sum, values(residual)[place]);
+        }
+        if relu && !is_first {
+            sum = sum.max(0.0);
         }
         narrow(out == DType::Bf16, sum)
     }
@@ -352,6 +361,7 @@ fn errors(text: &str, dtype: DType, out: DType, [side, kernel, cin, cout]: [usiz
             input,
             output,
             residual: None,
+            residual_order: ResidualOrder::AfterActivation,
             geometry: Geometry2d {
                 kernel: [kernel; 2],
                 stride: [1; 2],

@@ -3,7 +3,7 @@
 use sensorium::device::cpu::kernels::{Isa, prepare};
 use sensorium::device::{
     Activation, BinaryKind, Conv2dDesc, DeviceError, Geometry2d, OpDesc, Operand, PillarsDesc, Pool2dDesc,
-    PoolKind, Scalar, TapTable,
+    PoolKind, ResidualOrder, Scalar, TapTable,
 };
 use sensorium::precision::Math;
 use sensorium::tensor::{DType, Shape, View};
@@ -26,6 +26,7 @@ fn conv() -> Conv2dDesc {
         input: image(DType::F32, [1, 8, 10, 12], 8, 0).0,
         output: image(DType::F32, [1, 4, 10, 12], 4, 0).0,
         residual: None,
+        residual_order: ResidualOrder::AfterActivation,
         geometry: Geometry2d {
             kernel: [3, 3],
             stride: [1, 1],
@@ -51,7 +52,7 @@ fn a_sound_convolution_states_the_bytes_it_needs() {
 #[test]
 fn convolutions_that_do_not_hold_together_are_refused() {
     type Spoil = fn(&mut Conv2dDesc);
-    let cases: [(&str, Spoil); 12] = [
+    let cases: [(&str, Spoil); 13] = [
         ("groups do not divide", |d| d.groups = 3),
         ("groups do not divide", |d| d.groups = 0),
         ("do not follow from", |d| {
@@ -68,6 +69,9 @@ fn convolutions_that_do_not_hold_together_are_refused() {
         ("channel stride", |d| d.input = dense(DType::F32, &[1, 8, 10, 12])),
         ("residual has shape", |d| {
             d.residual = Some(image(DType::F32, [1, 4, 10, 11], 4, 0).0)
+        }),
+        ("without a residual", |d| {
+            d.residual_order = ResidualOrder::BeforeActivation
         }),
         ("write one place twice", |d| {
             d.output = image(DType::F32, [1, 4, 10, 12], 3, 0).0

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use sensorium::device::{
     Activation, BinaryKind, BufferClass, BufferId, Conv2dDesc, Device, Geometry2d, OpDesc, Operand,
-    Pool2dDesc, PoolKind, Scalar, SimDevice, WeightDesc,
+    Pool2dDesc, PoolKind, ResidualOrder, Scalar, SimDevice, WeightDesc,
 };
 use sensorium::ops::{DeviceTensor, OpContext};
 use sensorium::precision::Math;
@@ -149,6 +149,7 @@ fn convolution(depthwise: bool) -> Conv2dDesc {
         input: image(),
         output: image(),
         residual: None,
+        residual_order: ResidualOrder::AfterActivation,
         geometry: geometry(),
         groups: if depthwise { CHANNELS } else { 1 },
         activation: clip(),

@@ -181,7 +181,7 @@ fn memory_that_enqueued_commands_still_use_may_be_given_to_commands_behind_them(
 
 #[test]
 fn weights_are_whole_from_the_start() {
-    use sensorium::device::{Activation, Conv2dDesc, Geometry2d, Operand, WeightDesc};
+    use sensorium::device::{Activation, Conv2dDesc, Geometry2d, Operand, ResidualOrder, WeightDesc};
     use sensorium::precision::Math;
     use sensorium::tensor::{DType, TensorSpec, View};
     let mut device = open(1, 1);
@@ -193,6 +193,7 @@ fn weights_are_whole_from_the_start() {
         input: operand,
         output: operand,
         residual: None,
+        residual_order: ResidualOrder::AfterActivation,
         geometry: Geometry2d {
             kernel: [1, 1],
             stride: [1, 1],

@@ -130,8 +130,8 @@ fn parts_of_one_buffer_that_do_not_touch_never_race() {
 fn every_operand_of_every_operation_is_watched() {
     use sensorium::device::{
         Activation, BinaryKind, Conv2dDesc, DenseLayer, Geometry2d, GridSampleDesc, LocalMaxDesc,
-        OutsidePixels, PillarsDesc, Pool2dDesc, PoolKind, SampleWeights, Sampling, Scalar, SegmentOp,
-        SegmentReduceDesc, SplitIndexDesc, TopKDesc, TopKOrder, Unpooled, WeightDesc,
+        OutsidePixels, PillarsDesc, Pool2dDesc, PoolKind, ResidualOrder, SampleWeights, Sampling, Scalar,
+        SegmentOp, SegmentReduceDesc, SplitIndexDesc, TopKDesc, TopKOrder, Unpooled, WeightDesc,
     };
     use sensorium::precision::Math;
     let image = Operand {
@@ -148,6 +148,7 @@ fn every_operand_of_every_operation_is_watched() {
         input: image,
         output: image,
         residual: Some(image),
+        residual_order: ResidualOrder::AfterActivation,
         geometry,
         groups: 1,
         activation: Activation::Identity,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sensorium::device::{
     Activation, BinaryKind, BufferClass, BufferId, Conv2dDesc, CpuConfig, CpuDevice, Cq, Device, Geometry2d,
-    HostSlot, OpDesc, Operand, Pool2dDesc, PoolKind, Scalar, SimDevice, WeightDesc,
+    HostSlot, OpDesc, Operand, Pool2dDesc, PoolKind, ResidualOrder, Scalar, SimDevice, WeightDesc,
 };
 use sensorium::ops::{DeviceTensor, OpContext};
 use sensorium::precision::Math;
@@ -43,6 +43,7 @@ fn conv() -> Conv2dDesc {
         input: image(),
         output: image(),
         residual: None,
+        residual_order: ResidualOrder::AfterActivation,
         geometry: window(1),
         groups: 1,
         activation: Activation::LeakyRelu {

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use half::bf16;
 use sensorium::device::{
     Activation, BinaryKind, Conv2dDesc, OpDesc, Operand, PillarsDesc, Pool2dDesc, PoolKind, ReduceKind,
+    ResidualOrder,
 };
 use sensorium::models::{DensePlan, LoweredGraph, Slot, Step, WeightPlan};
 use sensorium::precision::Math;
@@ -323,8 +324,11 @@ impl Memory {
                                 .sum::<f64>();
                         }
                     }
-                    let activated = activate(desc.activation, sum as f32);
-                    out.push(activated + residual.as_ref().map_or(0.0, |r| r[out.len()]));
+                    let added = residual.as_ref().map_or(0.0, |r| r[out.len()]);
+                    out.push(match desc.residual_order {
+                        ResidualOrder::AfterActivation => activate(desc.activation, sum as f32) + added,
+                        ResidualOrder::BeforeActivation => activate(desc.activation, sum as f32 + added),
+                    });
                 }
             }
         }

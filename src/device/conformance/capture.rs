@@ -6,7 +6,8 @@ use super::Open;
 use super::subject::{N, PERSISTENT, Subject, add, floats, multiply, relu, values};
 use super::verdict::{Stop, ensure, equal, fail, refused, same_bits};
 use crate::device::{
-    Activation, BufferClass, Conv2dDesc, Cq, DeviceError, DeviceHealth, Geometry2d, Operand, WeightDesc,
+    Activation, BufferClass, Conv2dDesc, Cq, DeviceError, DeviceHealth, Geometry2d, Operand, ResidualOrder,
+    WeightDesc,
 };
 use crate::precision::Math;
 use crate::tensor::{DType, View};
@@ -143,6 +144,7 @@ fn one_by_one() -> Result<Conv2dDesc, DeviceError> {
         input: operand,
         output: operand,
         residual: None,
+        residual_order: ResidualOrder::AfterActivation,
         geometry: Geometry2d {
             kernel: [1, 1],
             stride: [1, 1],

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::subject::{Random, Subject};
 use crate::device::{
     Activation, BinaryKind, BufferClass, BufferId, Conv2dDesc, Cq, DeviceError, Geometry2d, OpDesc, Operand,
-    Pool2dDesc, PoolKind, Scalar, WeightDesc,
+    Pool2dDesc, PoolKind, ResidualOrder, Scalar, WeightDesc,
 };
 use crate::precision::Math;
 use crate::tensor::{DType, Shape, TensorSpec, View};
@@ -281,6 +281,7 @@ fn convolutions(subject: &mut Subject) -> Result<Graph, DeviceError> {
         input: image.operand,
         output: depthwise.operand,
         residual: None,
+        residual_order: ResidualOrder::AfterActivation,
         geometry: window(3, 1, 1),
         groups: 8,
         activation: Activation::Relu,
@@ -292,6 +293,7 @@ fn convolutions(subject: &mut Subject) -> Result<Graph, DeviceError> {
         input: depthwise.operand,
         output: dense.operand,
         residual: Some(shortcut.operand),
+        residual_order: ResidualOrder::AfterActivation,
         geometry: window(3, 2, 1),
         groups: 1,
         activation: Activation::Silu,

@@ -3,7 +3,9 @@
 use super::Open;
 use super::subject::{N, Subject, add, floats, relu, values};
 use super::verdict::{Stop, equal, refused, same_bits};
-use crate::device::{Activation, BufferClass, Conv2dDesc, Cq, DeviceError, Geometry2d, Operand, WeightDesc};
+use crate::device::{
+    Activation, BufferClass, Conv2dDesc, Cq, DeviceError, Geometry2d, Operand, ResidualOrder, WeightDesc,
+};
 use crate::precision::Math;
 use crate::tensor::{DType, View};
 
@@ -140,6 +142,7 @@ pub(super) fn weights_of_another_size_are_refused(open: &mut Open<'_>) -> Result
         input: operand(2)?,
         output: operand(3)?,
         residual: None,
+        residual_order: ResidualOrder::AfterActivation,
         geometry: Geometry2d {
             kernel: [1, 1],
             stride: [1, 1],

@@ -5,7 +5,8 @@ use super::graphs::{Graph, networks, window};
 use super::subject::{N, Random, Subject, add, fill, floats, multiply, relu};
 use super::verdict::{Stop, ensure, equal, fail, refused, same_bits};
 use crate::device::{
-    Activation, BinaryKind, BufferClass, BufferId, Conv2dDesc, Cq, DeviceError, PoolKind, Scalar, TraceId,
+    Activation, BinaryKind, BufferClass, BufferId, Conv2dDesc, Cq, DeviceError, PoolKind, ResidualOrder,
+    Scalar, TraceId,
 };
 use crate::precision::Math;
 
@@ -101,6 +102,7 @@ fn windows(
         input: image.operand,
         output: out.operand,
         residual: None,
+        residual_order: ResidualOrder::AfterActivation,
         geometry: window(3, 1, 1),
         groups: 1,
         activation: Activation::Relu,

@@ -4,8 +4,8 @@
 use super::*;
 use crate::device::{
     Activation, BinaryKind, Conv2dDesc, GridSampleDesc, LayerNormDesc, LocalMaxDesc, MatMulDesc,
-    OutsidePixels, Pool2dDesc, PoolKind, ReduceDesc, SampleWeights, Scalar, SegmentOp, SegmentReduceDesc,
-    SplitIndexDesc, TapTable, TopKDesc, TopKOrder, Unpooled, WeightForm,
+    OutsidePixels, Pool2dDesc, PoolKind, ReduceDesc, ResidualOrder, SampleWeights, Scalar, SegmentOp,
+    SegmentReduceDesc, SplitIndexDesc, TapTable, TopKDesc, TopKOrder, Unpooled, WeightForm,
 };
 use crate::precision::Math;
 use crate::tensor::Shape;
@@ -29,6 +29,7 @@ fn conv(groups: usize, residual: bool, dtype: DType) -> OpDesc {
         input: operand(&[1, 4, 10, 12], dtype),
         output,
         residual: residual.then_some(output),
+        residual_order: ResidualOrder::AfterActivation,
         geometry: Geometry2d {
             kernel: [3, 1],
             stride: [2, 2],

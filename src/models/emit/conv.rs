@@ -9,7 +9,7 @@ use super::super::plan::{Slot, WeightPlan};
 use super::super::transposed::{self, Phase};
 use super::one_channel_step;
 use super::resize::as_image;
-use crate::device::{Activation, BinaryKind, Conv2dDesc, Geometry2d, OpDesc};
+use crate::device::{Activation, BinaryKind, Conv2dDesc, Geometry2d, OpDesc, ResidualOrder};
 use crate::precision::Math;
 use crate::tensor::Shape;
 use crate::weights::{Array, BatchNorm, ElementType, Values, fold_bn_conv};
@@ -22,6 +22,7 @@ pub(in crate::models) fn conv(lowerer: &mut Lowerer<'_>, group: &Group) -> Resul
         bias,
         activation,
         residual,
+        order,
     } = &group.kind
     else {
         return invalid("a convolution was expected");
@@ -63,6 +64,7 @@ pub(in crate::models) fn conv(lowerer: &mut Lowerer<'_>, group: &Group) -> Resul
         weights: context.input(1)?,
         groups: infer::conv_groups(&context)?,
         activation: *activation,
+        order: *order,
         offsets,
     };
     let place = [Some(input), Some(output), residual].map(|l| l.map(as_image).transpose());
@@ -161,6 +163,8 @@ struct Layer<'a> {
     weights: &'a str,
     groups: usize,
     activation: Activation,
+    /// Where the residual is added.
+    order: ResidualOrder,
     offsets: Option<Vec<f32>>,
 }
 
@@ -177,6 +181,7 @@ fn launch(
         input: input.operand(),
         output: output.operand(),
         residual: residual.map(|r| r.operand()),
+        residual_order: layer.order,
         geometry,
         groups: layer.groups,
         activation: layer.activation,
@@ -216,11 +221,18 @@ fn bias_alone(
     };
     let bias = lowerer.constant(&format!("{}.bias", layer.name), &array)?;
     let bias = bias.spread(output.view.shape)?;
-    lowerer.apply_to(layer.name, layer.activation, bias, output);
-    match residual {
-        Some(residual) => lowerer.combine_to(layer.name, BinaryKind::Add, [output, residual], output),
-        None => Ok(()),
+    match (residual, layer.order) {
+        (None, _) => lowerer.apply_to(layer.name, layer.activation, bias, output),
+        (Some(residual), ResidualOrder::AfterActivation) => {
+            lowerer.apply_to(layer.name, layer.activation, bias, output);
+            lowerer.combine_to(layer.name, BinaryKind::Add, [output, residual], output)?;
+        }
+        (Some(residual), ResidualOrder::BeforeActivation) => {
+            lowerer.combine_to(layer.name, BinaryKind::Add, [bias, residual], output)?;
+            lowerer.apply_to(layer.name, layer.activation, output, output);
+        }
     }
+    Ok(())
 }
 
 /// Weights (a row for each output channel) and offsets with a normalisation folded in and a constant added.

@@ -7,7 +7,7 @@ use super::super::lower::{Located, Lowerer};
 use super::super::place::as_rows;
 use super::super::plan::{DensePlan, Slot, WeightPlan};
 use super::conv::{folded, norm_parameters};
-use crate::device::{Conv2dDesc, Geometry2d, OpDesc, PillarsDesc};
+use crate::device::{Conv2dDesc, Geometry2d, OpDesc, PillarsDesc, ResidualOrder};
 use crate::precision::Math;
 use crate::tensor::{Shape, View};
 
@@ -31,6 +31,7 @@ pub(in crate::models) fn dense(
         input: as_line(input)?.operand(),
         output: as_line(target.with_view(rows))?.operand(),
         residual: None,
+        residual_order: ResidualOrder::AfterActivation,
         geometry: Geometry2d {
             kernel: [1; 2],
             stride: [1; 2],

@@ -4,7 +4,7 @@ use super::super::block_error::BlockError;
 use super::super::layers::free;
 use super::layer::{ConvFactory, ConvProvider, MapLayer};
 use super::names::BlockNames;
-use crate::device::{Activation, Device, OpDesc};
+use crate::device::{Activation, Device};
 use crate::ops::pool::MaxPool;
 use crate::ops::{DeviceTensor, OpContext};
 use crate::tensor::Shape;
@@ -78,25 +78,10 @@ impl Residual {
             },
             None => *input,
         };
-        let sum = last.forward_add(ops, &map, &beside);
+        let sum = last.forward_add(ops, &map, &beside, Activation::Relu);
         free_unless(ops, &map, input);
         free_unless(ops, &beside, input);
-        let sum = sum?;
-        let relu = OpDesc::Unary {
-            src: sum.operand(),
-            dst: sum.operand(),
-            activation: Activation::Relu,
-        };
-        match ops
-            .run(&relu, &[sum.buffer; 2])
-            .map_err(BlockError::device(&self.block))
-        {
-            Ok(()) => Ok(sum),
-            Err(error) => {
-                free(ops, &[sum]);
-                Err(error)
-            }
-        }
+        sum
     }
 
     fn release(&self, device: &mut dyn Device) {

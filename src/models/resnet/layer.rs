@@ -73,7 +73,8 @@ pub trait MapLayer: Send + Sync + fmt::Debug {
     /// [`BlockError`]; nothing stays allocated but weights.
     fn forward(&self, ops: &mut OpContext<'_>, input: &DeviceTensor) -> Result<DeviceTensor, BlockError>;
 
-    /// Runs into a new map and adds another one to it. A layer that can do so in one operation does.
+    /// Runs into a new map and adds another one to it: `then(layer(input) + residual)`. A layer that can do so in one
+    /// operation does.
     ///
     /// # Errors
     /// As [`MapLayer::forward`]; [`BlockError::Shape`] for a map of another shape.
@@ -82,8 +83,9 @@ pub trait MapLayer: Send + Sync + fmt::Debug {
         ops: &mut OpContext<'_>,
         input: &DeviceTensor,
         residual: &DeviceTensor,
+        then: Activation,
     ) -> Result<DeviceTensor, BlockError> {
-        sum_behind(self, ops, input, residual)
+        sum_behind(self, ops, input, residual, then)
     }
 
     /// Returns the weights' memory. The layer may run again.
@@ -96,6 +98,7 @@ fn sum_behind<L: MapLayer + ?Sized>(
     ops: &mut OpContext<'_>,
     input: &DeviceTensor,
     residual: &DeviceTensor,
+    then: Activation,
 ) -> Result<DeviceTensor, BlockError> {
     const SUM: &str = "residual";
     let output = layer.forward(ops, input)?;
@@ -110,7 +113,12 @@ fn sum_behind<L: MapLayer + ?Sized>(
         if added.buffer != residual.buffer {
             free(ops, &[added]);
         }
-        summed
+        let then = OpDesc::Unary {
+            src: output.operand(),
+            dst: output.operand(),
+            activation: then,
+        };
+        summed.and_then(|()| ops.run(&then, &[output.buffer; 2]))
     });
     match summed.map_err(BlockError::device(SUM)) {
         Ok(()) => Ok(output),
@@ -251,11 +259,12 @@ impl MapLayer for FoldedConv {
         ops: &mut OpContext<'_>,
         input: &DeviceTensor,
         residual: &DeviceTensor,
+        then: Activation,
     ) -> Result<DeviceTensor, BlockError> {
         let dtype = self.output.unwrap_or(input.dtype);
         let stored = [DType::F32, input.dtype].contains(&dtype);
         if !self.fuses || !stored || residual.dtype != dtype {
-            return sum_behind(self, ops, input, residual);
+            return sum_behind(self, ops, input, residual, then);
         }
         let shape = self.out_shape(&input.view.shape)?;
         if residual.view.shape[..] != shape {
@@ -269,7 +278,7 @@ impl MapLayer for FoldedConv {
             ));
         }
         let output = new_map(ops, self.layer.name(), shape, dtype)?;
-        match self.layer.forward_added(ops, input, residual, &output) {
+        match self.layer.forward_added(ops, input, residual, then, &output) {
             Ok(()) => Ok(output),
             Err(error) => {
                 free(ops, &[output]);

@@ -2,11 +2,10 @@
 
 use std::ops::Range;
 
-use super::joined::activate;
 use super::maps::{lent, made, new_map};
 use super::prepared::{HostWeights, Prepared};
 use super::{Conv2dSpec, LayerError, Padding, PreparedInput, Slicing, WeightTerms, bf16_terms};
-use crate::device::{Activation, Conv2dDesc, Device};
+use crate::device::{Activation, Conv2dDesc, Device, ResidualOrder};
 use crate::ops::{DeviceTensor, OpContext};
 use crate::precision::Math;
 use crate::tensor::DType;
@@ -25,6 +24,7 @@ pub struct Conv2d {
 #[derive(Clone, Copy)]
 struct After<'a> {
     activation: Activation,
+    /// Added before the activation.
     residual: Option<&'a DeviceTensor>,
 }
 
@@ -163,8 +163,8 @@ impl Conv2d {
         Ok(())
     }
 
-    /// Runs without the activation and adds another map: `output = conv(input) + added`, added in fp32 and rounded once.
-    /// Output and added map have one type: fp32, or the input's.
+    /// Runs without the layer's own activation and adds another map: `output = then(conv(input) + added)`, computed in fp32
+    /// and rounded once. Output and added map have one type: fp32, or the input's.
     ///
     /// # Errors
     /// [`LayerError`]; nothing stays allocated but weights. [`LayerError::Refused`] for two-term weights, whose sum is one
@@ -174,6 +174,7 @@ impl Conv2d {
         ops: &mut OpContext<'_>,
         input: &DeviceTensor,
         added: &DeviceTensor,
+        then: Activation,
         output: &DeviceTensor,
     ) -> Result<(), LayerError> {
         self.check_output(input, output)?;
@@ -182,7 +183,7 @@ impl Conv2d {
             return Err(LayerError::refused(&self.name, reason));
         }
         let after = After {
-            activation: Activation::Identity,
+            activation: then,
             residual: Some(added),
         };
         self.launch(ops, 0, input, output, after)?;
@@ -297,11 +298,10 @@ impl Conv2d {
         to: &DeviceTensor,
     ) -> Result<(), LayerError> {
         let after = After {
-            activation: Activation::Identity,
+            activation: self.spec.activation,
             residual: Some(high),
         };
-        self.launch(ops, 1, input, to, after)?;
-        activate(ops, &self.name, self.spec.activation, to)
+        self.launch(ops, 1, input, to, after)
     }
 
     /// The launches of one term.
@@ -370,6 +370,10 @@ impl Conv2d {
             input: from.operand(),
             output: to.operand(),
             residual: added.map(|added| added.operand()),
+            residual_order: match added {
+                Some(_) => ResidualOrder::BeforeActivation,
+                None => ResidualOrder::AfterActivation,
+            },
             geometry,
             groups: spec.groups,
             activation: after.activation,

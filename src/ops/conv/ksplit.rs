@@ -5,7 +5,7 @@ use ndarray::{Array4, ArrayView4, s};
 use super::joined::activate;
 use super::maps::{free, made, new_map};
 use super::{Conv2d, Conv2dSpec, LayerError, Slicing, WeightTerms};
-use crate::device::Device;
+use crate::device::{Activation, Device};
 use crate::ops::{DeviceTensor, OpContext};
 use crate::tensor::DType;
 
@@ -174,7 +174,7 @@ impl KSplitConv {
             let next = new_map(ops, &self.name, shape, self.accumulate).and_then(|map| {
                 made(ops, map, |ops, map| match &sum {
                     None => part.forward_into(ops, input, map),
-                    Some(sum) => part.forward_added(ops, input, sum, map),
+                    Some(sum) => part.forward_added(ops, input, sum, Activation::Identity, map),
                 })
             });
             if let Some(sum) = sum {

@@ -5,7 +5,7 @@ use ndarray::{Array2, ArrayView4};
 use super::maps::{lent, made, new_map};
 use super::prepared::{HostWeights, Prepared};
 use super::{LayerError, PreparedInput};
-use crate::device::{Activation, Conv2dDesc, Device, Geometry2d};
+use crate::device::{Activation, Conv2dDesc, Device, Geometry2d, ResidualOrder};
 use crate::ops::{DeviceTensor, OpContext};
 use crate::precision::Math;
 use crate::tensor::{DType, Shape};
@@ -303,6 +303,7 @@ impl ConvTranspose2d {
             input: input.operand(),
             output: output.operand(),
             residual: None,
+            residual_order: ResidualOrder::AfterActivation,
             geometry: POINTWISE,
             groups: 1,
             activation: self.spec.activation,

@@ -14,7 +14,7 @@ use super::geometry::Window;
 use super::ops::Ops;
 use super::pack::Panels;
 use super::{Kernel, KernelSet};
-use crate::device::{Activation, Conv2dDesc, DeviceError};
+use crate::device::{Activation, Conv2dDesc, DeviceError, ResidualOrder};
 use crate::precision::Math;
 use crate::tensor::DType;
 
@@ -37,6 +37,8 @@ pub(super) struct Problem {
     /// Type of output and residual: fp32, or the input's.
     pub(super) out_dtype: DType,
     pub(super) activation: Activation,
+    /// Where the residual is added.
+    pub(super) order: ResidualOrder,
 }
 
 impl Problem {
@@ -52,6 +54,11 @@ impl Problem {
             same_shape(OP, ("residual", &operand.view), ("output", &desc.output.view))?;
             outputs.push(("residual", operand));
         }
+        ensure(
+            residual.is_some() || desc.residual_order == ResidualOrder::AfterActivation,
+            OP,
+            || "an order of adding is given without a residual".to_owned(),
+        )?;
         let out_dtype = storage(OP, &outputs)?;
         if out_dtype != DType::F32 {
             storage(OP, &[("input", &desc.input), ("output", &desc.output)])?;
@@ -83,6 +90,7 @@ impl Problem {
             dtype,
             out_dtype,
             activation: desc.activation,
+            order: desc.residual_order,
         })
     }
 

@@ -387,6 +387,7 @@ impl Dense {
                 None => std::ptr::null_mut(),
             },
             residual_step: residual.as_ref().map_or(0, |image| image.pixel_step),
+            order: self.problem.order,
         };
         let dense = self.ops.dense[panel.vectors - 1][tile.columns - 1];
         prefetch_rows(

@@ -234,6 +234,7 @@ impl Depthwise {
                 out_step: output.pixel_step,
                 residual: added.map_or(std::ptr::null_mut(), |added| added.wrapping_offset(channel)),
                 residual_step,
+                order: self.problem.order,
             };
             let part = usize::from(panel.channels < lanes);
             let depthwise = self.ops.depthwise[part][columns.len() - 1];

@@ -284,6 +284,7 @@ impl Dot {
                 None => std::ptr::null_mut(),
             },
             residual_step: residual.as_ref().map_or(0, |image| image.pixel_step),
+            order: self.problem.order,
         }
     }
 

@@ -36,7 +36,7 @@ use super::nest::share;
 use super::ops::Ops;
 use super::{BufferRef, Kernel};
 use crate::device::cpu::pool::ComputePool;
-use crate::device::{Conv2dDesc, DeviceError};
+use crate::device::{Conv2dDesc, DeviceError, ResidualOrder};
 use crate::numeric::blockfloat::{decode_block, encode_block};
 use crate::precision::{MatrixMath, MatrixOperand, OperandFormat};
 use crate::tensor::{DType, HostTensor, TensorSpec};
@@ -228,6 +228,7 @@ impl MatrixConv {
             residual,
             out_dtype,
             activation,
+            order,
             ..
         } = &self.problem;
         let size = out_dtype.size_bytes() as isize;
@@ -238,13 +239,18 @@ impl MatrixConv {
         // SAFETY: the instruction set is that of the prepared kernel; the views lie inside their buffers, and the arrays
         // have room for `channels` values.
         unsafe {
-            (self.ops.activate)(*activation, &mut sums[..channels]);
+            if *order == ResidualOrder::AfterActivation {
+                (self.ops.activate)(*activation, &mut sums[..channels]);
+            }
             if let Some(image) = residual {
                 let mut added = [0.0; WIDTH];
                 (storage.widen)(buffers[3].at(place(image)), added.as_mut_ptr(), channels);
                 for (sum, added) in sums.iter_mut().zip(added) {
                     *sum += added;
                 }
+            }
+            if *order == ResidualOrder::BeforeActivation {
+                (self.ops.activate)(*activation, &mut sums[..channels]);
             }
             (storage.narrow)(sums.as_ptr(), buffers[2].at(place(output)), channels);
         }

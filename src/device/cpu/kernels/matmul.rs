@@ -19,7 +19,7 @@ use super::rows::RowOps;
 use super::tile::Finish;
 use super::{BufferRef, Kernel};
 use crate::device::cpu::pool::ComputePool;
-use crate::device::{Activation, DeviceError, MatMulDesc};
+use crate::device::{Activation, DeviceError, MatMulDesc, ResidualOrder};
 
 const OP: &str = "matmul";
 
@@ -253,6 +253,7 @@ impl MatMul {
                     out_step: output.row_step,
                     residual: std::ptr::null(),
                     residual_step: 0,
+                    order: ResidualOrder::AfterActivation,
                 });
                 return;
             }

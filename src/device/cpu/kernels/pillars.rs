@@ -17,7 +17,7 @@ use super::pack::{Panel, Panels};
 use super::tile::{Finish, Tap};
 use super::{BufferRef, Kernel};
 use crate::device::cpu::pool::ComputePool;
-use crate::device::{Activation, BinaryKind, DenseLayer, DeviceError, PillarsDesc};
+use crate::device::{Activation, BinaryKind, DenseLayer, DeviceError, PillarsDesc, ResidualOrder};
 use crate::tensor::{DType, HostTensor, TensorSpec};
 
 pub(super) const OP: &str = "pillars";
@@ -401,6 +401,7 @@ impl Pillars {
                     out_step: hidden as isize,
                     residual: std::ptr::null(),
                     residual_step: 0,
+                    order: ResidualOrder::AfterActivation,
                 });
             });
             let maxima = areas.maxima.add(at * hidden);
@@ -448,6 +449,7 @@ impl Pillars {
                 out_step,
                 residual: std::ptr::null(),
                 residual_step: 0,
+                order: ResidualOrder::AfterActivation,
             };
             // SAFETY: the rows lie inside the checked output, and the sums have a row for each.
             unsafe { (self.ops.of(dtype).finish)(&tile) };

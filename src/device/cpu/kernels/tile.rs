@@ -2,7 +2,7 @@
 
 use super::formula::{Function, with_activation};
 use super::lanes::{Lanes, Storage, prefetch_line};
-use crate::device::{Activation, PoolKind};
+use crate::device::{Activation, PoolKind, ResidualOrder};
 
 /// Where one tap of a window lies for neighbouring output pixels: `base`, `base + step`, and so on. A tap
 /// outside the image has `step` 0 and points at zeros.
@@ -243,9 +243,10 @@ pub(super) struct Finish {
     /// The same of the residual, null where there is none.
     pub(super) residual: *const u8,
     pub(super) residual_step: isize,
+    pub(super) order: ResidualOrder,
 }
 
-/// `out = activation(sums) + residual`
+/// `out = activation(sums) + residual`, or `out = activation(sums + residual)`
 ///
 /// # Safety
 /// The instruction set is there; all addresses are valid for the rows and channels stated.
@@ -264,12 +265,19 @@ unsafe fn finish_rows<V: Lanes, S: Storage, F: Function>(tile: &Finish, f: F) {
     // SAFETY: the caller's contract.
     unsafe {
         match (rest, whole / V::N, tile.residual.is_null()) {
-            (0, 1, true) => return whole_rows::<V, S, F, 1, false>(tile, f),
-            (0, 2, true) => return whole_rows::<V, S, F, 2, false>(tile, f),
-            (0, 2, false) => return whole_rows::<V, S, F, 2, true>(tile, f),
+            (0, 1, true) => return whole_rows::<V, S, F, 1, NO_RESIDUAL>(tile, f),
+            (0, 2, true) => return whole_rows::<V, S, F, 2, NO_RESIDUAL>(tile, f),
+            (0, 2, false) => {
+                return match tile.order {
+                    ResidualOrder::AfterActivation => whole_rows::<V, S, F, 2, RESIDUAL_AFTER>(tile, f),
+                    ResidualOrder::BeforeActivation => whole_rows::<V, S, F, 2, RESIDUAL_BEFORE>(tile, f),
+                };
+            }
             _ => {}
         }
     }
+    let before = !tile.residual.is_null() && tile.order == ResidualOrder::BeforeActivation;
+    let after = !tile.residual.is_null() && !before;
     // SAFETY: every address lies inside what the caller of `finish` promises; a residual pointer is only
     // moved, never read, while it is null.
     unsafe {
@@ -281,15 +289,23 @@ unsafe fn finish_rows<V: Lanes, S: Storage, F: Function>(tile: &Finish, f: F) {
                 .cast::<S>()
                 .wrapping_offset(row as isize * tile.residual_step);
             for c in (0..whole).step_by(V::N) {
-                let mut y = f.apply(V::load(sums.add(c)));
-                if !tile.residual.is_null() {
+                let mut y = V::load(sums.add(c));
+                if before {
+                    y = y.add(S::load(residual.add(c)));
+                }
+                y = f.apply(y);
+                if after {
                     y = y.add(S::load(residual.add(c)));
                 }
                 S::store(y, out.add(c));
             }
             if rest > 0 {
-                let mut y = f.apply(V::load_first(sums.add(whole), rest));
-                if !tile.residual.is_null() {
+                let mut y = V::load_first(sums.add(whole), rest);
+                if before {
+                    y = y.add(S::load_first(residual.add(whole), rest));
+                }
+                y = f.apply(y);
+                if after {
                     y = y.add(S::load_first(residual.add(whole), rest));
                 }
                 S::store_first(y, out.add(whole), rest);
@@ -298,13 +314,18 @@ unsafe fn finish_rows<V: Lanes, S: Storage, F: Function>(tile: &Finish, f: F) {
     }
 }
 
+/// What [`whole_rows`] does with a residual.
+const NO_RESIDUAL: u8 = 0;
+const RESIDUAL_AFTER: u8 = 1;
+const RESIDUAL_BEFORE: u8 = 2;
+
 /// Rows of `NV` whole vectors.
 ///
 /// # Safety
 /// As [`finish`].
 #[expect(clippy::needless_range_loop, reason = "vectors are an index of the formula")]
 #[inline(always)]
-unsafe fn whole_rows<V: Lanes, S: Storage, F: Function, const NV: usize, const RESIDUAL: bool>(
+unsafe fn whole_rows<V: Lanes, S: Storage, F: Function, const NV: usize, const RESIDUAL: u8>(
     tile: &Finish,
     f: F,
 ) {
@@ -316,10 +337,14 @@ unsafe fn whole_rows<V: Lanes, S: Storage, F: Function, const NV: usize, const R
         unsafe {
             let mut y = [V::splat(0.0); NV];
             for v in 0..NV {
-                y[v] = f.apply(V::load(sums.add(v * V::N)));
+                let mut sum = V::load(sums.add(v * V::N));
+                if RESIDUAL == RESIDUAL_BEFORE {
+                    sum = sum.add(S::load(residual.add(v * V::N)));
+                }
+                y[v] = f.apply(sum);
             }
             for v in 0..NV {
-                if RESIDUAL {
+                if RESIDUAL == RESIDUAL_AFTER {
                     y[v] = y[v].add(S::load(residual.add(v * V::N)));
                 }
                 S::store(y[v], out.add(v * V::N));
