@@ -38,8 +38,9 @@ const EMPTY: u32 = u32::MAX;
 /// Features `[pillars, points, 9]` and the cell of each pillar: x, y, z, reflectance, the distance to the mean of the
 /// pillar's points and to the middle of its cell; rows past the points are zeros.
 fn pillars(sweep: &[f32]) -> (Vec<f32>, Vec<i32>) {
-    let mut places: HashMap<(usize, usize), usize> = HashMap::new();
-    let mut kept: Vec<((usize, usize), Vec<[f32; 4]>)> = Vec::new();
+    type Cell = (usize, usize);
+    let mut places: HashMap<Cell, usize> = HashMap::new();
+    let mut kept: Vec<(Cell, Vec<[f32; 4]>)> = Vec::new();
     for &[x, y, z, r] in sweep.as_chunks::<4>().0 {
         if !((0.0..70.4).contains(&x) && (-40.0..40.0).contains(&y) && (-3.0..1.0).contains(&z)) {
             continue;

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod support;
+#[path = "support/unknown.rs"]
+mod unknown;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -119,7 +121,7 @@ fn what_cannot_be_timed_is_told() {
     let storage = told(&bench(Path::new("no/such.onnx"), &["--storage", "f16"]));
     assert!(storage.contains("possible values: f32, bf16"), "{storage}");
 
-    let (_folder, unknown) = support::unknown_operation();
+    let (_folder, unknown) = unknown::unknown_operation();
     let refused = told(&bench(&unknown, &[]));
     assert!(
         refused.contains("cannot be run on the device") && refused.contains("Frobnicate"),

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod support;
+#[path = "support/unknown.rs"]
+mod unknown;
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -44,7 +46,7 @@ fn a_model_is_described_as_json() {
 
 #[test]
 fn an_operation_that_cannot_be_imported_is_told_and_is_no_failure() {
-    let (_folder, path) = support::unknown_operation();
+    let (_folder, path) = unknown::unknown_operation();
     let output = info(&path, &[]);
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).unwrap();

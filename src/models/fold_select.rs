@@ -45,7 +45,7 @@ pub(super) fn range([start, limit, step]: [&Array; 3]) -> Result<Array, NodeErro
         if !count.is_finite() {
             return invalid("a sequence without an end");
         }
-        let count = count.max(0.0).min(1e18) as usize;
+        let count = count.clamp(0.0, 1e18) as usize;
         bounded(&Shape::new(&[count])?)?;
         Ok(count)
     };

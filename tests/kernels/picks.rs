@@ -237,7 +237,8 @@ fn comparisons_and_whole_numbers_are_exact() {
         let factor = (limit as f32 / b.abs()).floor().min(4000.0);
         *a = (factor * *b + (i % 3) as f32 - 1.0).clamp(-(limit as f32), limit as f32);
     }
-    let exact: [(BinaryKind, fn(f32, f32) -> f32); 6] = [
+    type Exact = (BinaryKind, fn(f32, f32) -> f32);
+    let exact: [Exact; 6] = [
         (BinaryKind::Equal, |a, b| f32::from(u8::from(a == b))),
         (BinaryKind::Less, |a, b| f32::from(u8::from(a < b))),
         (BinaryKind::LessOrEqual, |a, b| f32::from(u8::from(a <= b))),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use smallvec::SmallVec;
 
 use super::capture::{Capture, Trace};
-use super::device::{ARENA_BASE, Buffer, CpuDevice, ENQUEUE_DEADLINE, EVENT_QUEUE_SHIFT, Program};
+use super::device::{ARENA_BASE, Buffer, CpuDevice, EVENT_QUEUE_SHIFT, PREPARE_DEADLINE, Program};
 use super::kernels::{self, Kernel};
 use super::queue::{BoundLaunch, Command};
 use crate::device::{
@@ -189,7 +189,7 @@ impl Device for CpuDevice {
         let packed = kernels::pack_weights(weights, self.kernels)?;
         // What is free now may still be in use by commands that are queued. Before the reservation, so that a
         // timeout leaves nothing reserved.
-        self.drain(ENQUEUE_DEADLINE)?;
+        self.drain(PREPARE_DEADLINE)?;
         let id = self.alloc(packed.spec(), BufferClass::Weight)?;
         let packed = packed.bytes();
         let dst = self.range(id, 0, packed.len())?;

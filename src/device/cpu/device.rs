@@ -24,8 +24,12 @@ pub(in crate::device) const ARENA_BASE: u64 = 0x1000_0000;
 /// Commands that a queue holds before the owner has to wait.
 const QUEUE_DEPTH: usize = 1024;
 
-/// How long the owner waits for room in a queue, and `prepare_weights` for running work.
+/// How long the owner waits for room in a queue.
 pub(in crate::device) const ENQUEUE_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How long `prepare_weights` waits for running work. It belongs to setting up, where the first run of a large network may
+/// take its time.
+pub(in crate::device) const PREPARE_DEADLINE: Duration = Duration::from_secs(120);
 
 /// Events of queue `q` carry `q` in the bits above this.
 pub(in crate::device) const EVENT_QUEUE_SHIFT: u32 = 56;

@@ -21,7 +21,9 @@ mod queue_tests;
 // What the simulator runs its commands with.
 pub(in crate::device) use arena::{ALIGNMENT, Arena};
 pub(in crate::device) use capture::{Capture, Trace};
-pub(in crate::device) use device::{ARENA_BASE, DTYPES, ENQUEUE_DEADLINE, EVENT_QUEUE_SHIFT};
+pub(in crate::device) use device::{
+    ARENA_BASE, DTYPES, ENQUEUE_DEADLINE, EVENT_QUEUE_SHIFT, PREPARE_DEADLINE,
+};
 pub use device::{CpuConfig, CpuDevice};
 pub use peak::{MachinePeak, measure_peak};
 pub(in crate::device) use queue::{BoundLaunch, Command, execute};

@@ -11,7 +11,7 @@ use super::engine::{Engine, Scribble, Task};
 use super::enqueue::task;
 use super::ranges::Ranges;
 use crate::device::cpu::{
-    ARENA_BASE, BoundLaunch, Capture, Command, ENQUEUE_DEADLINE, EVENT_QUEUE_SHIFT, Trace, kernels,
+    ARENA_BASE, BoundLaunch, Capture, Command, EVENT_QUEUE_SHIFT, PREPARE_DEADLINE, Trace, kernels,
 };
 use crate::device::fault::EventFate;
 use crate::device::{
@@ -176,7 +176,7 @@ impl Device for SimDevice {
         self.usable_outside_capture("preparing weights")?;
         let packed = kernels::pack_weights(weights, self.isa)?;
         // The memory may have been freed while commands that use it are still queued.
-        self.drain(ENQUEUE_DEADLINE)?;
+        self.drain(PREPARE_DEADLINE)?;
         let id = self.reserve(packed.bytes().len(), BufferClass::Weight)?;
         let offset = self.buffer(id)?.offset;
         self.memory.store(offset, packed.bytes());
