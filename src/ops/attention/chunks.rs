@@ -15,9 +15,9 @@ pub struct ChunkConfig {
     pub keys: usize,
 }
 
-/// A shape whose chunks were measured.
+/// A shape and its chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MeasuredChunks {
+pub struct KnownChunks {
     /// Queries.
     pub queries: usize,
     /// Keys.
@@ -26,17 +26,16 @@ pub struct MeasuredChunks {
     pub chunks: ChunkConfig,
 }
 
-/// Shapes that are not left to the rules of [`chunk_config`]. With rows this short, one block of all keys is the
-/// fastest on the CPU device (`benches/attention.rs`).
-pub const CHUNK_TABLE: [MeasuredChunks; 4] = [
-    measured(576, 576, 576),
-    measured(352, 352, 352),
-    measured(352, 564, 576),
-    measured(500, 500, 512),
+/// Shapes that are not left to the rules of [`chunk_config`]: rows this short take all their keys in one block.
+pub const CHUNK_TABLE: [KnownChunks; 4] = [
+    in_one_block(576, 576, 576),
+    in_one_block(352, 352, 352),
+    in_one_block(352, 564, 576),
+    in_one_block(500, 500, 512),
 ];
 
-const fn measured(queries: usize, keys: usize, block: usize) -> MeasuredChunks {
-    MeasuredChunks {
+const fn in_one_block(queries: usize, keys: usize, block: usize) -> KnownChunks {
+    KnownChunks {
         queries,
         keys,
         chunks: ChunkConfig {
@@ -46,7 +45,7 @@ const fn measured(queries: usize, keys: usize, block: usize) -> MeasuredChunks {
     }
 }
 
-/// The chunks for a number of queries and keys: the measured ones, else 64 queries with 1,024 keys from 16,384 keys on,
+/// The chunks for a number of queries and keys: those of the table, else 64 queries with 1,024 keys from 16,384 keys on,
 /// 512 from 4,096, 128 from 1,000, and 64 below; 32 where a sequence fits one tile.
 #[must_use]
 pub fn chunk_config(queries: usize, keys: usize) -> ChunkConfig {

@@ -13,7 +13,7 @@ mod heads;
 mod masks;
 mod padding;
 
-pub use chunks::{CHUNK_TABLE, ChunkConfig, Chunks, LONG_KEYS, MeasuredChunks, chunk_config};
+pub use chunks::{CHUNK_TABLE, ChunkConfig, Chunks, KnownChunks, LONG_KEYS, chunk_config};
 pub use heads::{merge_heads, split_heads, split_q_kv, split_qkv};
 pub use masks::{aligned_keys, expand_key_bias, key_bias, key_bias_row};
 pub use padding::{pad_head_columns, pad_head_dim, pad_head_rows, padded_head_dim};
