@@ -1,40 +1,18 @@
 //! After the first frames, finishing a LiDAR head allocates nothing.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+#[path = "support/allocations.rs"]
+mod allocations;
 
+use std::sync::atomic::Ordering;
+
+use allocations::{ALLOCATIONS, ARMED};
 use sensorium::lidar::{
     CenterHeadDecode, CenterHeadParams, CenterHeads, ClassRemapper, Gates, HeadChannels, IouBevNmsParams,
     NmsWorkspace, ObjectRules, PcdetBox, PcdetNmsParams, Peak, PeakParams, RemapParams, TransFusionDecode,
     TransFusionParams, YawRule, circle_nms, heatmap_peaks, iou_bev_nms, pcdet_nms, sort_by_score,
     to_detected_objects,
 };
-
-/// Counts allocations while armed.
-struct Counting;
-
-static ARMED: AtomicBool = AtomicBool::new(false);
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call goes to the system allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if ARMED.load(Ordering::SeqCst) {
-            ALLOCATIONS.fetch_add(1, Ordering::SeqCst);
-        }
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
-
-#[global_allocator]
-static GLOBAL: Counting = Counting;
 
 const SIDE: usize = 64;
 const ROW: usize = 32;

@@ -121,7 +121,9 @@ pub fn replayed(
         (0, Box::new(cpu(2)), two_queues.clone()),
     ];
     if simulated {
-        devices.push((1, Box::new(summing(2, Some(Bf16Dot::Off))), two_queues.clone()));
+        let plain = |threads| Box::new(summing(threads, Some(Bf16Dot::Off)));
+        devices.push((1, plain(1), two_queues.clone()));
+        devices.push((1, plain(2), one_queue.clone()));
         devices.push((1, Box::new(simulator()), one_queue));
         devices.push((1, Box::new(simulator()), two_queues));
     }
