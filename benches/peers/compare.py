@@ -26,12 +26,16 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 def ours(bench, pattern, env):
     """Runs our benches that match and returns {name: (median_s, fastest_s)} from criterion's samples."""
+    began = time.time()
     subprocess.run(
         ["cargo", "bench", "--quiet", "--bench", bench, "--", "--measurement-time", "3", "--warm-up-time", "1", pattern],
         cwd=ROOT, env={**os.environ, **env}, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )
     found = {}
-    for sample in (ROOT / "target" / "criterion").glob("**/new/sample.json"):
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    for sample in (target / "criterion").glob("**/new/sample.json"):
+        if sample.stat().st_mtime < began:
+            continue  # of an earlier run
         name = json.loads((sample.parent / "benchmark.json").read_text())["full_id"]
         data = json.loads(sample.read_text())
         runs = sorted(t / n / 1e9 for t, n in zip(data["times"], data["iters"]))
