@@ -225,6 +225,19 @@ fn shapes_and_headers_that_claim_too_much_are_refused_before_memory_is_reserved(
         Err(NpzError::Array { fault, .. }) => *fault,
         other => panic!("{other:?}"),
     };
+    // Bytes that would be eight times as long as values.
+    let mut bytes = header("{'descr': '|u1', 'fortran_order': False, 'shape': (4096,), }\n");
+    bytes.extend([7; 4096]);
+    match Npz::from_bytes(&member("a.npy", &bytes), "test.npz", 16_384) {
+        Err(NpzError::Array { fault, .. }) => assert_eq!(
+            *fault,
+            NpzFault::Room {
+                needed: 32_768,
+                left: 16_384
+            }
+        ),
+        other => panic!("{other:?}"),
+    }
     let large = header("{'descr': '<f4', 'fortran_order': False, 'shape': (1099511627776,), }\n");
     assert_eq!(
         fault(&large),

@@ -307,6 +307,15 @@ fn pickles_that_ask_for_too_much_are_refused() {
     assert!(
         matches!(pickle_fault(b"\x8c\x02os\x8c\x06system\x93"), PickleFault::Global { name } if name == "os.system")
     );
+    // A storage with a name that is worth copying.
+    let mut named = b"(X\x07\x00\x00\x00storagectorch\nFloatStorage\nX\x00\x10\x00\x00".to_vec();
+    named.extend([b'7'; 4096]);
+    named.extend(b"X\x03\x00\x00\x00cpuK\x01tQ.");
+    assert!(
+        matches!(pickle_fault(&named), PickleFault::Operands(what) if what.contains("longer name")),
+        "{:?}",
+        pickle_fault(&named)
+    );
     // A dict that holds itself.
     let error =
         StateDict::from_torch(&old(b"}q\x00X\x01\x00\x00\x00ah\x00s.]."), "itself", None).unwrap_err();

@@ -72,6 +72,9 @@ pub(super) fn function(context: &NodeContext<'_>, arrays: &[&Array]) -> Result<O
         [only, ..] if REDUCTIONS.contains(&op) => reduction(context, only),
         [only] if UNARY.contains(&op) => unary(op, only).map(Some),
         [lhs, rhs] if op == "Pow" => power(lhs, rhs).map(Some),
+        [lhs, rhs] if op == "Mod" && context.node.int("fmod")?.unwrap_or(0) != 0 => {
+            binary("Fmod", lhs, rhs).map(Some)
+        }
         [lhs, rhs] if BINARY.contains(&op) => binary(op, lhs, rhs).map(Some),
         _ => Ok(None),
     }
@@ -175,7 +178,8 @@ fn binary(op: &str, lhs: &Array, rhs: &Array) -> Result<Array, NodeError> {
                 "Div" => a.checked_div(b),
                 "Max" => Some(a.max(b)),
                 "Min" => Some(a.min(b)),
-                // Of the sign of the divisor.
+                // Of the sign of the dividend, and of the divisor.
+                "Fmod" => a.checked_rem(b),
                 _ => a
                     .checked_rem(b)
                     .map(|r| if r != 0 && (r < 0) != (b < 0) { r + b } else { r }),

@@ -421,7 +421,7 @@ impl<'a> Lowerer<'a> {
 
     /// A value as it is where its type is this one, else a copy.
     pub(super) fn operand_as(&mut self, value: &str, dtype: DType) -> Result<Located, NodeError> {
-        let located = self.operand(value)?;
+        let located = self.located(value)?;
         if located.dtype == dtype {
             return Ok(located);
         }

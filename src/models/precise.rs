@@ -21,12 +21,11 @@ impl LoweredGraph {
                 continue;
             };
             desc.math = Math::from(policy.resolve(&launch.name));
-            // Weights are prepared for the operation that uses them, and every one has its own.
-            let own = launch.slots.iter().find_map(|slot| match slot {
-                Slot::Weight(index) => Some(*index),
+            // Weights are prepared for the operation that uses them, and every one has its own, bound behind the input.
+            let own = match launch.slots.get(1) {
+                Some(Slot::Weight(index)) => self.weights.get_mut(*index),
                 _ => None,
-            });
-            let own = own.and_then(|index| self.weights.get_mut(index));
+            };
             if let Some(WeightPlan::Conv2d { desc: planned, .. }) = own {
                 planned.math = desc.math;
             }

@@ -10,6 +10,7 @@ use sensorium::weights::proto::{
     AttributeProto, DimensionValue, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
 };
 
+use crate::device;
 use crate::wide::cases;
 use crate::{graph, node, options, sizes, support, value};
 
@@ -390,6 +391,36 @@ fn forms_that_are_not_supported_are_named() {
         vec![float("epsilon", -1.0)],
     );
     assert!(refusal(vec![number(1.0), epsilon], &image, 17).contains("epsilon = -1 is not supported"));
+}
+
+/// What a graph makes of `x` where intermediates are bf16.
+fn in_bf16(nodes: Vec<NodeProto>, x: &[f32]) -> Vec<f32> {
+    let model = graph(nodes, &[DimensionValue::Size(x.len() as i64)], 17);
+    let options = LowerOptions {
+        storage: DType::Bf16,
+        ..LowerOptions::default()
+    };
+    device::run(&lower(&model, &options).unwrap(), &[x.to_vec()]).concat()
+}
+
+#[test]
+fn floats_become_whole_numbers_as_they_are_whatever_the_storage() {
+    let cast = vec![with(node("Cast", &["x"], &["y"]), vec![int("to", 6)])];
+    assert_eq!(in_bf16(cast, &[1001.0, -70_001.5, 2.9]), [1001.0, -70_001.0, 2.0]);
+}
+
+#[test]
+fn a_folded_remainder_has_the_sign_that_is_asked_for() {
+    for (fmod, expected) in [(0, [2.0, -2.0]), (1, [-1.0, 1.0])] {
+        let nodes = vec![
+            whole("a", &[-7, 7]),
+            whole("b", &[3, -3]),
+            with(node("Mod", &["a", "b"], &["m"]), vec![int("fmod", fmod)]),
+            with(node("Cast", &["m"], &["f"]), vec![int("to", 1)]),
+            node("Add", &["x", "f"], &["y"]),
+        ];
+        assert_eq!(in_bf16(nodes, &[0.0, 0.0]), expected);
+    }
 }
 
 #[test]

@@ -57,7 +57,7 @@ pub(super) fn grouped(
     };
     let instances = node.op_type == "InstanceNormalization";
     let groups = match node.int("num_groups")?.and_then(|g| usize::try_from(g).ok()) {
-        _ if instances => channels,
+        _ if instances && channels > 0 => channels,
         Some(groups) if groups > 0 && channels.is_multiple_of(groups) => groups,
         _ => return invalid(format!("num_groups that does not divide {channels} channels")),
     };
@@ -128,8 +128,8 @@ fn mean_variance(
     let dst = lowerer.destination(output, src.view.shape)?;
     let places = [src, dst].map(|l| l.view.transpose(&order).map(|view| l.with_view(view)));
     let [from, to] = places;
-    // What the definition adds to the deviation.
-    normalise(lowerer, context, [from?, to?], [None, None], axes.len(), 1e-9)?;
+    // The definition adds 1e-9 to the deviation; the operation adds its square to the variance.
+    normalise(lowerer, context, [from?, to?], [None, None], axes.len(), 1e-18)?;
     lowerer.set(output, dst);
     Ok(())
 }

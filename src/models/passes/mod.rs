@@ -27,8 +27,8 @@ pub struct Passes {
     /// A constant that is added per channel behind a convolution or product becomes its bias, which the sum starts from
     /// instead of ending with; bits differ.
     pub biases: bool,
-    /// Activation and residual of a convolution or product are part of its launch, which rounds the sum before them as if
-    /// it had been stored. The bits are the same.
+    /// Activation and residual of a convolution or product are part of its launch. In float32 the bits are the same; in
+    /// bfloat16 the sum is rounded once, behind them.
     pub followers: bool,
     /// Functions spelled out in several nodes (SiLU, HardSwish, GELU), and feature nets of pillars, become one, which is
     /// at least as exact as the nodes one by one; bits differ.

@@ -178,6 +178,15 @@ impl Conv2d {
         output: &DeviceTensor,
     ) -> Result<(), LayerError> {
         self.check_output(input, output)?;
+        if added.view.shape != output.view.shape {
+            let expected = output.view.shape.to_string();
+            return Err(LayerError::shape(
+                &self.name,
+                "the added map",
+                added.view.shape,
+                expected,
+            ));
+        }
         if self.spec.terms == WeightTerms::Two {
             let reason = "a map is not added to the sum of two terms: add it behind the layer";
             return Err(LayerError::refused(&self.name, reason));

@@ -80,6 +80,14 @@ pub enum NpzFault {
         /// Bytes that it claims to have.
         declared: u64,
     },
+    /// An array whose values take more memory than is left of what is allowed.
+    #[error("its values take {needed} bytes of memory, of what is allowed {left} are left")]
+    Room {
+        /// Bytes that its values take.
+        needed: u64,
+        /// Bytes that are left.
+        left: u64,
+    },
     /// A member that does not start as arrays do.
     #[error("it does not start as a NumPy array does")]
     NoArray,

@@ -33,7 +33,8 @@ pub struct Npz {
 }
 
 impl Npz {
-    /// Reads a file whose arrays take at most [`DEFAULT_NPZ_BYTES`] unpacked.
+    /// Reads a file whose arrays take at most [`DEFAULT_NPZ_BYTES`] unpacked, and as much as values in memory, of eight bytes
+    /// each.
     ///
     /// # Errors
     /// [`NpzError`].

@@ -41,6 +41,7 @@ pub(super) fn read(bytes: &[u8], file: &str, allowed: u64) -> Result<Npz, NpzErr
         });
     }
     let mut npz = Npz::default();
+    let mut room = allowed;
     for index in 0..archive.len() {
         let mut member = archive.by_index(index).map_err(|e| broken(e.to_string()))?;
         let name = member.name().map_err(|e| broken(e.to_string()))?.into_owned();
@@ -53,7 +54,7 @@ pub(super) fn read(bytes: &[u8], file: &str, allowed: u64) -> Result<Npz, NpzErr
             array: name.to_owned(),
             fault: Box::new(fault),
         };
-        match (name, unpack(&mut member).map_err(refused)?) {
+        match (name, unpack(&mut member, &mut room).map_err(refused)?) {
             (META, Member::Text(text)) => {
                 let meta = serde_json::from_str(&text).map_err(|source| NpzError::Meta {
                     file: file.to_owned(),
@@ -71,8 +72,9 @@ pub(super) fn read(bytes: &[u8], file: &str, allowed: u64) -> Result<Npz, NpzErr
     Ok(npz)
 }
 
-/// Reads one array. The archive's sizes were held against what is allowed.
-fn unpack<R: Read + std::io::Seek>(member: &mut ZipFile<'_, R>) -> Result<Member, NpzFault> {
+/// Reads one array. The archive's sizes were held against what is allowed; `room` is what its values may still take in
+/// memory, where whole numbers have eight bytes.
+fn unpack<R: Read + std::io::Seek>(member: &mut ZipFile<'_, R>, room: &mut u64) -> Result<Member, NpzFault> {
     let (packed, declared) = (member.compressed_size(), member.size());
     if declared > packed.saturating_mul(MAX_GROWTH) {
         return Err(NpzFault::Ratio { packed, declared });
@@ -94,6 +96,11 @@ fn unpack<R: Read + std::io::Seek>(member: &mut ZipFile<'_, R>) -> Result<Member
             found,
         });
     };
+    let carried = 8 * header.shape.elements() as u64;
+    *room = room.checked_sub(carried).ok_or(NpzFault::Room {
+        needed: carried,
+        left: *room,
+    })?;
     // The vector grows with what is really there; one byte more shows a member that lied, and has the checksum
     // of an honest one looked at.
     let mut raw = Vec::new();

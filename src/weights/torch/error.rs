@@ -140,6 +140,9 @@ pub enum TorchTensorFault {
         /// Elements of the storage.
         elements: usize,
     },
+    /// Storages that lie over each other in the file.
+    #[error("the storages are together far longer than the file: they lie over each other")]
+    Overlap,
     /// A tensor of more elements than its storage, or more tensors on a storage than fit in memory.
     #[error("it repeats elements of its storage; only tensors that were saved whole are read")]
     Repeats,

@@ -41,6 +41,8 @@ pub(super) fn read(
         })
         .collect();
     let mut room = bytes.len().saturating_mul(MAX_SHARED);
+    // Entries of an archive may lie over each other, so each is counted.
+    let mut unread = room;
     let mut storages = HashMap::new();
     let mut arrays = BTreeMap::new();
     for (name, at) in tensors {
@@ -53,6 +55,9 @@ pub(super) fn read(
         let key = opened.objects.storages[tensor.storage].clone();
         if !storages.contains_key(&key) {
             let storage = opened.storage(tensor.storage).map_err(refused)?;
+            unread = unread
+                .checked_sub(storage.bytes.len())
+                .ok_or_else(|| refused(TorchTensorFault::Overlap))?;
             storages.insert(key.clone(), storage);
         }
         let array = tensors::array(&tensor, &storages[&key], &mut room).map_err(refused)?;

@@ -15,9 +15,11 @@ const MAX_MARKS: usize = 1 << 10;
 /// Objects of each kind.
 const MAX_OBJECTS: usize = 1 << 20;
 /// Dimensions of a tensor; more than a shape has, which is checked later.
-const MAX_DIMS: usize = 64;
+const MAX_DIMS: usize = 16;
 /// The longest name of a class or function, in bytes.
 const MAX_NAME_BYTES: usize = 256;
+/// Longest name of a storage: numbers in practice.
+const MAX_KEY_BYTES: usize = 64;
 
 /// Reads one pickle from the start of `bytes`: its value, and how long it is.
 ///
@@ -422,6 +424,10 @@ impl Machine<'_> {
         let (Some(key), Ok(elements)) = (key, usize::try_from(elements)) else {
             return Err(PickleFault::Operands("a reference to what is no storage"));
         };
+        // Each reference has a copy of its own.
+        if key.len() > MAX_KEY_BYTES {
+            return Err(PickleFault::Operands("a storage with a longer name than any has"));
+        }
         let storage = StorageRef {
             key: key.to_owned(),
             element,
