@@ -44,6 +44,10 @@ pub(super) struct Args {
     /// Speed of the replay: a multiple of the recorded speed, or `max` for as fast as possible.
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
+    /// Plays in one fixed order as fast as possible and drops nothing: JSON lines and recordings of two runs are the same
+    /// to the byte. Timing fields are left out, and recorded results carry the stamps of their sensors.
+    #[arg(long, conflicts_with = "rate")]
+    deterministic: bool,
     /// Records images and boxes as MCAP (opens in Foxglove).
     #[arg(long, value_name = "OUT.mcap", value_hint = ValueHint::FilePath)]
     record: Option<PathBuf>,
@@ -79,6 +83,7 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         rate: args.rate,
         record: args.record,
         jsonl: args.jsonl,
+        deterministic: args.deterministic,
         remap: args.remap,
         ..args.pipeline.overrides()
     };

@@ -157,6 +157,7 @@ pub(super) async fn start_detectors(
             ledger: Arc::clone(&shared.ledger),
             clock: shared.clock,
             poses: poses.clone().filter(|_| host.world_frame.is_some()),
+            deterministic: shared.turns.is_some(),
             clouds: Mutex::new(Vec::new()),
             pixels: Mutex::new(Vec::new()),
             explained: Mutex::new(HashSet::new()),
@@ -180,6 +181,7 @@ pub(super) async fn start_detectors(
             sink_ledger: Arc::clone(&shared.sink_ledger),
             meter: (!measured_by_publisher(name)).then(|| Arc::clone(&shared.meter)),
             clock: shared.clock,
+            turns: shared.turns.clone(),
         };
         let stage = Stage::new(
             finish,

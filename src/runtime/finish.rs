@@ -6,6 +6,7 @@ use super::channel::Sender;
 use super::frame::{Detected, Inferred, Sample};
 use super::meter::Meter;
 use super::stage::StageLogic;
+use super::turns::Turns;
 use crate::outputs::Detections;
 use crate::perception::HostModel;
 use crate::telemetry::{DropReason, FrameId, Ledger, MonotonicClock, Stage, StreamId};
@@ -43,6 +44,8 @@ pub(crate) struct Finish {
     pub meter: Option<Arc<Meter>>,
     /// Clock of the run.
     pub clock: MonotonicClock,
+    /// The order of a deterministic run.
+    pub turns: Option<Arc<Turns>>,
 }
 
 impl StageLogic for Finish {
@@ -93,6 +96,9 @@ impl StageLogic for Finish {
             {
                 self.sink_ledger.frame_dropped(lost, &sink.node, reason);
             }
+        }
+        if let Some(turns) = &self.turns {
+            turns.settle(sample.meta.id);
         }
         if let Some(meter) = &self.meter {
             meter.published(&sample);

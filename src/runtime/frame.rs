@@ -5,6 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::slots::PooledSlot;
+use super::turns::Turn;
 use crate::io::bag::BagMessage;
 use crate::outputs::Detections;
 use crate::perception::Placement;
@@ -31,6 +32,11 @@ pub struct FrameMeta {
     pub within_capacity: Option<bool>,
     /// How often a lost device had been opened again when this frame came back from it.
     pub device_restarts: u32,
+    /// Place in the order of a deterministic run.
+    pub turn: Turn,
+    /// Where the sensor was when the frame was released, as far as was known then: rigid transform from its frame to the
+    /// world's, row by row. Looked up in deterministic runs, which must not ask how much came after the frame.
+    pub world_from_sensor: Option<[f64; 16]>,
 }
 
 /// The message a frame came in, shared and never copied.

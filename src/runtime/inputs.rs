@@ -14,7 +14,7 @@ use super::models;
 use super::outlets::Audiences;
 use super::ros::{self, LiveFeed, RosGraph, type_of};
 use super::run::{RunOptions, Shared};
-use super::source::{BagFeed, Feed, Outlet, Source, SourceArgs};
+use super::source::{BagFeed, Feed, Outlet, Place, Source, SourceArgs};
 use super::topics::{PlayedTopic, choose_topics, transform_topics};
 use crate::io::bag::Bag;
 use crate::perception::Sensor;
@@ -200,7 +200,7 @@ pub(super) fn start_sources(
     let source_count = sources.len();
     // Streams of each detector that have a place, by the name of its node.
     let mut placed: HashMap<&str, usize> = HashMap::new();
-    for source in sources {
+    for (position, source) in sources.into_iter().enumerate() {
         let mut outlets = Vec::new();
         for node in &pipeline.nodes {
             let NodeKind::Detector(settings) = &node.kind else {
@@ -267,6 +267,10 @@ pub(super) fn start_sources(
             shutdown: shared.shutdown.clone(),
             progress: Arc::new(move || progress.message()),
             poses: detectors.poses.clone(),
+            order: shared.turns.clone().map(|turns| Place {
+                turns,
+                source: position,
+            }),
         };
         endings.push(ending(source.node, Source::spawn(args)));
     }

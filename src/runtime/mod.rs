@@ -29,6 +29,7 @@ mod slots;
 mod source;
 mod stage;
 mod topics;
+mod turns;
 
 pub use drive::{TruthFrame, TruthImage};
 pub use error::RuntimeError;
@@ -37,3 +38,4 @@ pub use run::{Progress, RunOptions, RunOutput, run};
 pub use shutdown::Shutdown;
 pub use slots::{PooledSlot, SlotPool};
 pub use stage::{Stage, StageLogic};
+pub use turns::Turn;

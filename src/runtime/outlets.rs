@@ -17,6 +17,7 @@ use super::ros::{Audience, RosGraph, RosSink, RosSinkParts};
 use super::run::{RunOptions, Shared};
 use super::sinks::{JsonLinesSink, PublisherSink, RecorderSink, Sink, SinkActor};
 use super::topics::PlayedTopic;
+use super::turns::SinkInput;
 use crate::io::zenoh::ZenohPublisher;
 use crate::perception::Sensor;
 use crate::pipeline::{Node, NodeKind, Pipeline, PublisherSettings, Ros2PublisherSettings};
@@ -122,7 +123,7 @@ pub(super) async fn start_sinks(
             }
             // A file may take its time, and other actors must not wait for it: these get threads of their own.
             NodeKind::Recorder(settings) => {
-                let sink = RecorderSink::create(&settings.path, settings.include_images)?;
+                let sink = RecorderSink::create(&settings.path, settings.include_images, shared.lossless)?;
                 let actor = sink_actor(name, sink, input, shared);
                 endings.push(ending(name.clone(), SinkActor::spawn_in_thread(actor)));
             }
@@ -143,7 +144,7 @@ fn sink_actor<S: Sink>(node: &str, sink: S, input: Receiver<SinkItem>, shared: &
     SinkActor::new(
         node,
         sink,
-        input,
+        SinkInput::new(input, shared.turns.clone()),
         Arc::clone(&shared.sink_ledger),
         shared.shutdown.clone(),
     )

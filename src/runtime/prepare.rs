@@ -42,6 +42,8 @@ pub(crate) struct Prepare {
     pub clock: MonotonicClock,
     /// Where the vehicle was; `None` where no model asks.
     pub poses: Option<Arc<Poses>>,
+    /// Where the sensor was is what was known when the frame was released.
+    pub deterministic: bool,
     /// Memory of clouds, to be used again.
     pub clouds: Mutex<Vec<PointCloud>>,
     /// Memory of decoded images, to be used again.
@@ -207,10 +209,13 @@ impl Prepare {
         let mut cloud = clouds().pop().unwrap_or_default();
         let read = read_cloud(&sample.message, &mut cloud);
         let used = read.and_then(|()| {
-            let world_from_sensor = self.poses.as_ref().and_then(|poses| {
-                let frame_id = &sample.meta.frame_id;
-                poses.world_from(frame_id, sample.meta.stamp_ns)
-            });
+            let world_from_sensor = match self.deterministic {
+                true => sample.meta.world_from_sensor,
+                false => self.poses.as_ref().and_then(|poses| {
+                    let frame_id = &sample.meta.frame_id;
+                    poses.world_from(frame_id, sample.meta.stamp_ns)
+                }),
+            };
             use_sweep(Sweep {
                 stream: &sample.meta.stream,
                 stamp_ns: sample.meta.stamp_ns,

@@ -19,6 +19,7 @@ use super::outlets::{GraphSinks, plan_sinks, start_sinks};
 use super::ros::{self, RosGraph};
 use super::shutdown::Shutdown;
 use super::sinks::check_outputs;
+use super::turns::Turns;
 use crate::device::DeviceLayer;
 use crate::io::ros::RosNode;
 use crate::pipeline::{Clock, OnFull, Pipeline, Plan, Rate};
@@ -102,6 +103,8 @@ pub(super) struct Shared {
     plan: Plan,
     /// Nothing may be dropped.
     pub(super) lossless: bool,
+    /// The order of everything, where nothing may be dropped.
+    pub(super) turns: Option<Arc<Turns>>,
 }
 
 impl Shared {
@@ -164,13 +167,6 @@ pub async fn run(
     let first = sources.first().map(|source| &source.settings);
     let clock_kind = first.map_or(Clock::Bag, |settings| settings.clock);
     let lossless = clock_kind == Clock::Deterministic;
-    if lossless && sources.len() > 1 {
-        return Err(RuntimeError::Incomplete(format!(
-            "the deterministic clock plays one source in one order, and this pipeline has {}: put the topics \
-             into one bag",
-            sources.len()
-        )));
-    }
     let rate = first.map_or(
         Rate::Max,
         |settings| if lossless { Rate::Max } else { settings.rate },
@@ -187,6 +183,7 @@ pub async fn run(
         },
     };
     let ledger = Arc::new(Ledger::new(streams.clone()));
+    let turns = lossless.then(|| Turns::new(sources.len(), shutdown.clone()));
     let watched = (Arc::clone(&options.progress), Arc::clone(&ledger));
     let shared = Shared {
         ledger,
@@ -203,7 +200,11 @@ pub async fn run(
         )),
         plan: pipeline.plan(),
         lossless,
+        turns: turns.clone(),
     };
+    if let Some(turns) = turns {
+        shared.ledger.on_drop(move |frame| turns.settle(frame));
+    }
 
     let detectors = match loaded {
         Some(detectors) => detectors,

@@ -20,6 +20,7 @@ use super::frame::{FrameMeta, Message, Sample};
 use super::poses::{Poses, TF_STATIC_TOPIC};
 use super::ros::Audience;
 use super::shutdown::Shutdown;
+use super::turns::{Release, Turn, Turns};
 use crate::io::bag::{Bag, BagMessage};
 use crate::io::cdr::CdrReader;
 use crate::io::messages::{HeaderMsg, TF_TYPE};
@@ -60,6 +61,16 @@ pub(crate) struct Playback {
     shutdown: Shutdown,
     hand_over: flume::Sender<Handover>,
     schedule: Cell<Option<(Instant, u64)>>,
+    order: Option<Place>,
+}
+
+/// The place of a source among those of a deterministic run.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    /// The order that they keep.
+    pub turns: Arc<Turns>,
+    /// Position of the source.
+    pub source: usize,
 }
 
 /// What the feed's thread hands over.
@@ -69,6 +80,7 @@ enum Handover {
     Message {
         message: Message,
         released_ns: Option<u64>,
+        release: Option<Release>,
     },
     /// Messages that never got here.
     Lost {
@@ -92,6 +104,8 @@ pub(crate) struct Source {
     troubles: u64,
     progress: Arc<dyn Fn() + Send + Sync>,
     poses: Option<Arc<Poses>>,
+    /// The run repeats itself to the byte.
+    deterministic: bool,
 }
 
 /// What a source is made of.
@@ -114,6 +128,8 @@ pub(crate) struct SourceArgs {
     pub progress: Arc<dyn Fn() + Send + Sync>,
     /// Where transforms go; `None` where no detector asks for poses.
     pub poses: Option<Arc<Poses>>,
+    /// Its place in the order of a deterministic run.
+    pub order: Option<Place>,
 }
 
 impl kameo::Actor for Source {
@@ -131,7 +147,9 @@ impl kameo::Actor for Source {
             shutdown,
             progress,
             poses,
+            order,
         } = args;
+        let deterministic = order.is_some();
         // A rendezvous: the thread is one message ahead, no more.
         let (hand_over, messages) = flume::bounded(0);
         let playback = Playback {
@@ -140,6 +158,7 @@ impl kameo::Actor for Source {
             shutdown: shutdown.clone(),
             hand_over,
             schedule: Cell::new(None),
+            order,
         };
         tokio::task::spawn_blocking(move || feed.play(&playback));
         Ok(Self {
@@ -152,6 +171,7 @@ impl kameo::Actor for Source {
             troubles: 0,
             progress,
             poses,
+            deterministic,
         })
     }
 
@@ -169,8 +189,8 @@ impl kameo::Actor for Source {
                 signal = mailbox.recv() => return Ok(signal),
                 () = self.shutdown.draining() => {}
                 handed = self.messages.recv_async() => match handed {
-                    Ok(Handover::Message { message, released_ns }) => {
-                        self.release(message, released_ns).await;
+                    Ok(Handover::Message { message, released_ns, release }) => {
+                        self.release(message, released_ns, release.as_ref()).await;
                     }
                     Ok(Handover::Lost { topic, count, reason }) => self.lost(&topic, count, reason),
                     Ok(Handover::Damaged(reason)) => self.damaged(reason),
@@ -236,7 +256,7 @@ impl Source {
     }
 
     /// Opens the frame's account for each receiver and sends it.
-    async fn release(&self, message: Message, released_ns: Option<u64>) {
+    async fn release(&self, message: Message, released_ns: Option<u64>, turn: Option<&Release>) {
         let taken_ns = self.clock.now_ns();
         let message = Arc::new(message);
         if &*message.type_name == TF_TYPE {
@@ -244,11 +264,12 @@ impl Source {
             return;
         }
         (self.progress)();
-        for outlet in &self.outlets {
+        for (receiver, outlet) in self.outlets.iter().enumerate() {
             let Some(&stream) = outlet.streams.get(&message.topic) else {
                 continue;
             };
             let id = self.ledger.frame_in(stream);
+            let turn = turn.map_or_else(Turn::default, |release| release.open(id, receiver));
             if outlet.rejected.contains(&message.topic) {
                 self.ledger
                     .frame_dropped(id, &outlet.node, DropReason::StreamRejected);
@@ -272,10 +293,12 @@ impl Source {
                         continue;
                     }
                 };
+            let stamp_ns = header.stamp_ns();
+            let poses = self.poses.as_ref().filter(|_| self.deterministic);
             let meta = FrameMeta {
                 id,
                 stream: Arc::clone(&message.topic),
-                stamp_ns: header.stamp_ns(),
+                stamp_ns,
                 frame_id: header.frame_id.into(),
                 times: {
                     times.end(Stage::Ingest, self.clock.now_ns());
@@ -284,6 +307,8 @@ impl Source {
                 fresh: false,
                 within_capacity: None,
                 device_restarts: 0,
+                turn,
+                world_from_sensor: poses.and_then(|poses| poses.world_from(header.frame_id, stamp_ns)),
             };
             let sample = Sample {
                 meta,
@@ -300,6 +325,13 @@ impl Source {
 impl Playback {
     /// Hands a message over when it is due; `false` if nobody takes it any more.
     pub(crate) fn hand_over(&self, message: Message) -> bool {
+        let release = match &self.order {
+            None => None,
+            Some(Place { turns, source }) => match turns.wait(*source, message.log_time_ns) {
+                None => return false,
+                turn => turn,
+            },
+        };
         let released_ns = match self.rate {
             Rate::Max => None,
             Rate::Times(speed) => {
@@ -314,7 +346,11 @@ impl Playback {
                 Some(self.clock.at_ns(due))
             }
         };
-        let message = Handover::Message { message, released_ns };
+        let message = Handover::Message {
+            message,
+            released_ns,
+            release,
+        };
         self.hand_over.send(message).is_ok()
     }
 
@@ -322,7 +358,11 @@ impl Playback {
     pub(crate) fn hand_over_live(&self, message: Message, arrived: Instant) -> bool {
         let released_ns = Some(self.clock.at_ns(arrived));
         self.hand_over
-            .send(Handover::Message { message, released_ns })
+            .send(Handover::Message {
+                message,
+                released_ns,
+                release: None,
+            })
             .is_ok()
     }
 
@@ -345,6 +385,14 @@ impl Playback {
     pub(crate) fn damaged(&self, reason: String) {
         // The receiver is gone only if the run is over.
         let _ = self.hand_over.send(Handover::Damaged(reason));
+    }
+}
+
+impl Drop for Playback {
+    fn drop(&mut self) {
+        if let Some(Place { turns, source }) = &self.order {
+            turns.over(*source);
+        }
     }
 }
 

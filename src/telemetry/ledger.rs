@@ -1,8 +1,9 @@
 //! Frames in, frames out, frames dropped, devices opened again: counted here and nowhere else.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use metrics::Counter;
@@ -19,11 +20,14 @@ const OPEN_LIMIT: usize = 65_536;
 /// How many lost frames an account names.
 const LOST_NAMED: usize = 16;
 
+/// Told of every frame that was dropped.
+type DropHook = Box<dyn Fn(FrameId) + Send + Sync>;
+
 /// The accounts of all streams of a run. Shared by reference between threads; each call holds a lock for well
 /// under a microsecond.
-#[derive(Debug)]
 pub struct Ledger {
     streams: Streams,
+    on_drop: OnceLock<DropHook>,
     accounts: Mutex<BTreeMap<StreamId, Account>>,
     device_restarts: AtomicU64,
     restart_counter: Counter,
@@ -135,10 +139,16 @@ impl Ledger {
     pub fn new(streams: Streams) -> Self {
         Self {
             streams,
+            on_drop: OnceLock::new(),
             accounts: Mutex::new(BTreeMap::new()),
             device_restarts: AtomicU64::new(0),
             restart_counter: metrics::counter!("sensorium_device_restarts_total"),
         }
+    }
+
+    /// Has `hook` told of every frame that is dropped from now on. Only the first hook counts.
+    pub fn on_drop(&self, hook: impl Fn(FrameId) + Send + Sync + 'static) {
+        let _ = self.on_drop.set(Box::new(hook));
     }
 
     /// The streams it accounts for.
@@ -218,6 +228,9 @@ impl Ledger {
         };
         drop(accounts);
 
+        if let Some(told) = self.on_drop.get() {
+            told(frame);
+        }
         let seq = frame.seq;
         tracing::debug!(stream = %name, seq, place, %reason, "frame dropped");
         if let Some(count) = warn_of {
@@ -282,6 +295,16 @@ impl Ledger {
         accounts
             .entry(stream)
             .or_insert_with(|| Account::new(self.streams.name(stream)))
+    }
+}
+
+impl fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ledger")
+            .field("streams", &self.streams)
+            .field("accounts", &self.accounts)
+            .field("device_restarts", &self.device_restarts)
+            .finish_non_exhaustive()
     }
 }
 

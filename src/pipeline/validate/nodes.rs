@@ -49,6 +49,19 @@ impl Validator<'_> {
         if subscribe.is_some() {
             self.check_live(entry, &raw);
         }
+        if self.overrides.deterministic && subscribe.is_some() {
+            self.problems.push(
+                Problem::error(
+                    format!(
+                        "the source `{}` takes live messages, which come in no fixed order",
+                        entry.key
+                    ),
+                    value_span(entry, "subscribe"),
+                    "cannot be deterministic",
+                )
+                .help("record the topics and play the recording with --bag, or leave --deterministic out"),
+            );
+        }
         if let Some(drive) = &simulate {
             self.check_drive(entry, drive);
         }
@@ -64,7 +77,10 @@ impl Validator<'_> {
                 RawTopics::Auto(_) => Topics::Auto,
                 RawTopics::Listed(topics) => Topics::Listed(topics),
             },
-            clock: raw.clock,
+            clock: match self.overrides.deterministic {
+                true => Clock::Deterministic,
+                false => raw.clock,
+            },
             rate: self.overrides.rate.unwrap_or(in_file),
             deadline_ms: raw.deadline_ms,
         }

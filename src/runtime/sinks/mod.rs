@@ -19,10 +19,9 @@ pub(crate) use publisher::PublisherSink;
 pub(crate) use recorder::RecorderSink;
 
 use super::RuntimeError;
-use super::channel::Receiver;
-use super::finish::SinkItem;
 use super::frame::{Detected, Sample};
 use super::shutdown::Shutdown;
+use super::turns::SinkInput;
 use crate::telemetry::jsonl::FrameLine;
 use crate::telemetry::{DropReason, Ledger};
 
@@ -49,7 +48,7 @@ pub(crate) struct SinkActor<S: Sink> {
     node: String,
     /// Taken by the end.
     sink: Option<S>,
-    input: Receiver<SinkItem>,
+    input: SinkInput,
     ledger: Arc<Ledger>,
     shutdown: Shutdown,
     failed: bool,
@@ -60,7 +59,7 @@ impl<S: Sink> SinkActor<S> {
     pub(crate) fn new(
         node: &str,
         sink: S,
-        input: Receiver<SinkItem>,
+        input: SinkInput,
         ledger: Arc<Ledger>,
         shutdown: Shutdown,
     ) -> Self {

@@ -19,6 +19,8 @@ use crate::runtime::frame::{Detected, Sample};
 pub(crate) struct RecorderSink {
     recorder: McapRecorder,
     include_images: bool,
+    /// Messages are logged at the stamps of their sensors.
+    log_at_stamps: bool,
     /// Image and annotation channel of each topic.
     channels: HashMap<Arc<str>, (Option<RecordChannel>, RecordChannel)>,
     /// Channel of each topic that goes with them.
@@ -43,7 +45,11 @@ impl RecorderSink {
     ///
     /// # Errors
     /// [`RuntimeError::Unwritable`].
-    pub(crate) fn create(path: &Path, include_images: bool) -> Result<Self, RuntimeError> {
+    pub(crate) fn create(
+        path: &Path,
+        include_images: bool,
+        log_at_stamps: bool,
+    ) -> Result<Self, RuntimeError> {
         let recorder =
             McapRecorder::create(path, RecordCompression::Zstd).map_err(|e| RuntimeError::Unwritable {
                 path: path.into(),
@@ -52,6 +58,7 @@ impl RecorderSink {
         Ok(Self {
             recorder,
             include_images,
+            log_at_stamps,
             channels: HashMap::new(),
             beside: HashMap::new(),
         })
@@ -109,13 +116,12 @@ impl RecorderSink {
                 channel
             }
         };
+        let log_time_ns = match self.log_at_stamps {
+            true => message.publish_time_ns,
+            false => message.log_time_ns,
+        };
         self.recorder
-            .write(
-                channel,
-                message.log_time_ns,
-                message.publish_time_ns,
-                &message.data,
-            )
+            .write(channel, log_time_ns, message.publish_time_ns, &message.data)
             .map_err(|e| told(&e))
     }
 }
@@ -129,9 +135,13 @@ impl Sink for RecorderSink {
         let message = &sample.message;
         // Foxglove pairs an annotation with the image of the same stamp.
         let stamp_ns = u64::try_from(sample.meta.stamp_ns).unwrap_or(message.log_time_ns);
+        let log_time_ns = match self.log_at_stamps {
+            true => stamp_ns,
+            false => message.log_time_ns,
+        };
         if let Some(image) = image {
             self.recorder
-                .write(image, message.log_time_ns, stamp_ns, &message.data)
+                .write(image, log_time_ns, stamp_ns, &message.data)
                 .map_err(|e| told(&e))?;
         }
         for message in &message.beside {
@@ -142,7 +152,7 @@ impl Sink for RecorderSink {
             Detections::Objects(found) => markers(found, sample.meta.stamp_ns)?,
         };
         self.recorder
-            .write(boxes, message.log_time_ns, stamp_ns, &found)
+            .write(boxes, log_time_ns, stamp_ns, &found)
             .map_err(|e| told(&e))
     }
 
