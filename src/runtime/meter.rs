@@ -4,16 +4,18 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::control::Board;
 use super::frame::{Detected, Sample};
 use super::gallery::Gallery;
+use super::health::{Lateness, Punctuality, Reason, ReasonKind};
 use super::prepare::{read_cloud, thumbnail};
 use super::run::Progress;
 use crate::lidar::PointCloud;
 use crate::outputs::{DetectedObjects, Detections, Detections2D};
 use crate::telemetry::report::{ReportFrame, ReportPictures, SweepFrame, birds_eye_png};
 use crate::telemetry::{
-    LatencyOptions, LatencyRecorder, Ledger, MonotonicClock, Observation, Stage, StreamAccount, Streams,
-    Timeline,
+    LatencyOptions, LatencyRecorder, Ledger, MonotonicClock, Observation, Stage, StreamAccount, StreamId,
+    Streams, Timeline,
 };
 
 /// Width and height of the gallery's pictures in pixels, at most.
@@ -32,6 +34,9 @@ pub(crate) struct Meter {
     live: bool,
     progress: Arc<dyn Progress>,
     ledger: Arc<Ledger>,
+    board: Arc<Board>,
+    deadline_ns: Option<u64>,
+    lateness: Mutex<Lateness>,
 }
 
 impl fmt::Debug for Meter {
@@ -51,7 +56,7 @@ impl Meter {
         options: LatencyOptions,
         gallery: bool,
         live: bool,
-        (progress, ledger): (Arc<dyn Progress>, Arc<Ledger>),
+        (progress, ledger, board): (Arc<dyn Progress>, Arc<Ledger>, Arc<Board>),
     ) -> Self {
         Self {
             clock,
@@ -61,6 +66,9 @@ impl Meter {
             live,
             progress,
             ledger,
+            board,
+            deadline_ns: options.deadline_ns,
+            lateness: Mutex::default(),
         }
     }
 
@@ -91,6 +99,7 @@ impl Meter {
         let accounts = self.ledger.accounts();
         let dropped = accounts.iter().map(StreamAccount::dropped).sum();
         let latency_ns = self.clock.now_ns().saturating_sub(times.released_ns());
+        self.judge(meta.id.stream, times.total_ns());
         let latency = Duration::from_nanos(latency_ns);
         self.progress
             .result(sample.payload.detections.len(), latency, dropped);
@@ -99,6 +108,25 @@ impl Meter {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .offer(&meta.stream, meta.stamp_ns, sample);
+        }
+    }
+
+    /// Says when the results of a stream begin to be late, and when they no longer are.
+    fn judge(&self, stream: StreamId, total_ns: Option<u64>) {
+        let (Some(deadline_ns), Some(total_ns)) = (self.deadline_ns, total_ns) else {
+            return;
+        };
+        let mut lateness = self.lateness.lock().unwrap_or_else(PoisonError::into_inner);
+        let change = lateness.note(stream, total_ns > deadline_ns);
+        drop(lateness);
+        let name = || self.ledger.streams().name(stream);
+        match change {
+            Some(Punctuality::Late(percent)) => self.board.raise(Reason::DeadlineMisses {
+                stream: name().to_string(),
+                percent,
+            }),
+            Some(Punctuality::Punctual) => self.board.clear(ReasonKind::DeadlineMisses, &name()),
+            None => {}
         }
     }
 

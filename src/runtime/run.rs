@@ -8,9 +8,10 @@ use std::time::{Duration, Instant, SystemTime};
 use futures_util::stream::FuturesUnordered;
 
 use super::channel::{self, Receiver, Sender};
+use super::control::{Board, Control, Pulse, RunLink};
 use super::detectors::start_detectors;
 use super::drive::{TruthFrame, TruthImage, TruthLog};
-use super::ending::{Ending, await_end};
+use super::ending::{Crew, Ending, await_end};
 use super::error::RuntimeError;
 use super::inputs::{OpenSource, open_sources, start_sources};
 use super::meter::Meter;
@@ -18,11 +19,13 @@ use super::models;
 use super::outlets::{GraphSinks, plan_sinks, start_sinks};
 use super::ros::{self, RosGraph};
 use super::shutdown::Shutdown;
+use super::sink_desk::SinkDesk;
 use super::sinks::check_outputs;
+use super::supervision::{ActorWatch, SourcesOver, watch_over};
 use super::turns::Turns;
 use crate::device::DeviceLayer;
 use crate::io::ros::RosNode;
-use crate::pipeline::{Clock, OnFull, Pipeline, Plan, Rate};
+use crate::pipeline::{Clock, OnFull, Pipeline, Plan, Rate, SupervisionSettings};
 use crate::telemetry::report::ReportPictures;
 use crate::telemetry::{
     ClockKind, LatencyOptions, Ledger, MonotonicClock, RunInfo, RunSummary, Streams, Timeline,
@@ -62,6 +65,8 @@ pub struct RunOptions {
     pub ros_node: Option<Arc<dyn RosNode>>,
     /// End as soon as the models are on the device, captured and warm, without a single frame.
     pub build_only: bool,
+    /// What the run is watched and changed with: keep a clone. It is for this run alone.
+    pub control: Control,
 }
 
 impl fmt::Debug for RunOptions {
@@ -94,31 +99,49 @@ pub struct RunOutput {
 }
 
 /// What the parts of a run share.
+#[derive(Clone)]
 pub(super) struct Shared {
     pub(super) ledger: Arc<Ledger>,
     pub(super) sink_ledger: Arc<Ledger>,
     pub(super) clock: MonotonicClock,
     pub(super) shutdown: Shutdown,
     pub(super) meter: Arc<Meter>,
-    plan: Plan,
+    plan: Arc<Plan>,
     /// Nothing may be dropped.
     pub(super) lossless: bool,
     /// The order of everything, where nothing may be dropped.
     pub(super) turns: Option<Arc<Turns>>,
+    /// Where the parts tell of themselves.
+    pub(super) board: Arc<Board>,
+    /// What becomes of actors that fail.
+    pub(super) supervision: SupervisionSettings,
+    /// Sources that have played everything.
+    pub(super) sources_over: Arc<SourcesOver>,
 }
 
 impl Shared {
     /// The channels into an actor: a sender for each actor that feeds it, by name.
-    pub(super) fn channel_into<T>(&self, to: &str) -> (BTreeMap<String, Sender<T>>, Receiver<T>) {
+    pub(super) fn channel_into<T: Send + 'static>(
+        &self,
+        to: &str,
+    ) -> (BTreeMap<String, Sender<T>>, Receiver<T>) {
         let planned = self.plan.channels.iter().filter(|c| c.to == to);
         let (senders, receivers): (BTreeMap<_, _>, Vec<_>) = planned
             .map(|c| {
                 let on_full = if self.lossless { OnFull::Block } else { c.on_full };
                 let (sender, receiver) = channel::bounded(c.capacity as usize, on_full);
+                self.board.add_queue(&c.from, &c.to, sender.gauge());
                 ((c.from.clone(), sender), receiver)
             })
             .unzip();
         (senders, Receiver::merge(receivers))
+    }
+
+    /// Takes note of an actor that is about to be started.
+    pub(super) fn watch(&self, actor: &str) -> ActorWatch {
+        let pulse = Pulse::new(actor, self.clock);
+        self.board.add_pulse(&pulse);
+        ActorWatch::new(&self.board, pulse, &self.supervision)
     }
 
     /// Places in the channel between two actors.
@@ -137,6 +160,21 @@ impl Shared {
 /// Whatever keeps the run from starting: a bag, a model, a device or a sink that cannot be opened. What goes
 /// wrong later is in [`RunOutput::faults`].
 pub async fn run(
+    pipeline: &Pipeline,
+    options: RunOptions,
+    shutdown: Shutdown,
+) -> Result<RunOutput, RuntimeError> {
+    let board = Arc::clone(options.control.board());
+    shutdown.report_to(&board);
+    let outcome = run_to_the_end(pipeline, options, shutdown).await;
+    if let Err(error) = &outcome {
+        board.fail(error);
+    }
+    board.end();
+    outcome
+}
+
+async fn run_to_the_end(
     pipeline: &Pipeline,
     options: RunOptions,
     shutdown: Shutdown,
@@ -184,7 +222,41 @@ pub async fn run(
     };
     let ledger = Arc::new(Ledger::new(streams.clone()));
     let turns = lossless.then(|| Turns::new(sources.len(), shutdown.clone()));
-    let watched = (Arc::clone(&options.progress), Arc::clone(&ledger));
+    let board = Arc::clone(options.control.board());
+    let watched = (
+        Arc::clone(&options.progress),
+        Arc::clone(&ledger),
+        Arc::clone(&board),
+    );
+    let begun = board.begin(RunLink {
+        pipeline: pipeline.name.clone(),
+        clock,
+        ledger: Arc::clone(&ledger),
+        shutdown: shutdown.clone(),
+        lossless,
+    });
+    if !begun {
+        return Err(RuntimeError::Incomplete(
+            "a control is for one run, and this one has had its run".into(),
+        ));
+    }
+    let mut supervision = pipeline.supervision.clone();
+    if lossless {
+        // What an actor held when it failed is missing, and how long anything takes depends on the machine.
+        supervision = SupervisionSettings {
+            limit: 0,
+            watchdog_ms: 0,
+            silence_ms: 0,
+            ..supervision
+        };
+    }
+    if !supervision.fault.is_empty() {
+        let faults = supervision.fault.len();
+        tracing::warn!(
+            faults,
+            "faults are injected into actors: this is a switch for tests"
+        );
+    }
     let shared = Shared {
         ledger,
         sink_ledger: Arc::new(Ledger::new(Streams::default())),
@@ -198,9 +270,12 @@ pub async fn run(
             live,
             watched,
         )),
-        plan: pipeline.plan(),
+        plan: Arc::new(pipeline.plan()),
         lossless,
         turns: turns.clone(),
+        board,
+        supervision,
+        sources_over: Arc::default(),
     };
     if let Some(turns) = turns {
         shared.ledger.on_drop(move |frame| turns.settle(frame));
@@ -212,10 +287,14 @@ pub async fn run(
     };
     let (sinks, outlets) = plan_sinks(pipeline, &shared);
     let mut endings: FuturesUnordered<Ending> = FuturesUnordered::new();
+    let (crew, joining) = Crew::new();
     let config = pipeline.device.config(&options.device_environment);
-    let started_detectors =
+    let mut started_detectors =
         start_detectors(pipeline, config, detectors, &shared, outlets, &mut endings).await?;
     let (device, device_details) = started_detectors.device.clone();
+    let sink_lists = std::mem::take(&mut started_detectors.sink_lists);
+    let desk = Arc::new(SinkDesk::new(&shared, options.with_latency, crew, sink_lists));
+    shared.board.set_sinks(&desk);
     if options.build_only {
         // Without sources and sinks the stages find their channels closed, and end.
         drop((sinks, started_detectors));
@@ -226,7 +305,8 @@ pub async fn run(
             streams: sources.iter().map(streams).collect(),
             poses: started_detectors.poses.clone(),
         });
-        let audiences = start_sinks(pipeline, sinks, graph, &shared, &options, &mut endings).await?;
+        let audiences =
+            start_sinks(pipeline, sinks, graph, &shared, (&options, &*desk), &mut endings).await?;
         options
             .progress
             .started(sources.iter().map(|source| source.frames).sum());
@@ -252,7 +332,15 @@ pub async fn run(
         );
     }
 
-    await_end(&mut endings, &shared.shutdown).await;
+    shared.board.started();
+    let watchdog = watch_over(
+        Arc::clone(&shared.board),
+        shared.supervision.clone(),
+        Arc::clone(&shared.sources_over),
+    );
+    let watchdog = tokio::spawn(watchdog);
+    await_end(&mut endings, joining, &shared.shutdown).await;
+    watchdog.abort();
     options.progress.ended();
     if let Some(graph) = graph {
         let closed = tokio::task::spawn_blocking(move || graph.close()).await;

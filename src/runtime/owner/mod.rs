@@ -20,6 +20,7 @@ use self::flights::Flight;
 use self::recovery::{Outage, Recovery, close_in_time};
 use super::RuntimeError;
 use super::channel::{Receiver, Sender};
+use super::control::Board;
 use super::frame::{Inferred, Prepared, Sample};
 use super::shutdown::Shutdown;
 use super::slots::{PooledSlot, SlotPool};
@@ -72,6 +73,8 @@ pub(crate) struct OwnerArgs {
     pub clock: MonotonicClock,
     /// End of the run.
     pub shutdown: Shutdown,
+    /// Told of losses.
+    pub board: Arc<Board>,
 }
 
 /// What the owner tells when it is ready.
@@ -135,6 +138,7 @@ pub(crate) struct DeviceOwner {
     ledger: Arc<Ledger>,
     clock: MonotonicClock,
     shutdown: Shutdown,
+    board: Arc<Board>,
 }
 
 /// Asks the owner what it runs; answered as JSON text.
@@ -289,6 +293,7 @@ impl DeviceOwner {
             ledger,
             clock,
             shutdown,
+            board,
         } = args;
         let mut recovery = Recovery::new(restart);
         let opened = recovery.open_first(&mut open, &ledger, &shutdown).await;
@@ -322,6 +327,7 @@ impl DeviceOwner {
             ledger,
             clock,
             shutdown,
+            board,
         };
         owner.put_up(opened, traces);
         Ok((owner, ready, told))
