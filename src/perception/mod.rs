@@ -21,6 +21,7 @@ mod owned;
 mod param_file;
 mod select;
 mod submit;
+pub mod temporal;
 mod trace;
 mod yolox_decode;
 mod yolox_params;

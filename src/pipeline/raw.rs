@@ -17,6 +17,7 @@ use super::settings::{
     Clock, DEFAULT_FRAME_DEADLINE_MS, OnFull, OnStreamsFull, Precision, RestartSettings, SimulateSettings,
     Transport, WeightFormat, ZenohMode,
 };
+use super::temporal::RawTemporal;
 use crate::device::{
     ARENA_MIB, Backends, Bf16Sums, DeviceConfig, QUEUES, SPIN_US, THREADS, TRACE_REGION_MIB,
 };
@@ -163,6 +164,10 @@ pub(super) enum RawModel {
     Yolox(RawCameraModel),
     FastestDet(RawCameraModel),
     CenterPoint(RawCenterPoint),
+    #[serde(rename = "bev_ring")]
+    BevRing(RawTemporal),
+    #[serde(rename = "stream_queries")]
+    StreamQueries(RawTemporal),
 }
 
 /// A network that finds boxes in camera images: YOLOX (boxes as offsets to grid cells of three strides, objectness

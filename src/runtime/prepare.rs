@@ -185,8 +185,9 @@ impl Prepare {
                 let options = DecodeOptions {
                     at_least_px: self.model.decode_at_least_px(),
                 };
+                let stream = self.ledger.streams().name(sample.meta.id.stream);
                 let taken = Taken {
-                    stream: &sample.meta.stream,
+                    stream: &stream,
                     stamp_ns: sample.meta.stamp_ns,
                     world_from_sensor: self.world_from_sensor(sample),
                     reset: false,
@@ -213,9 +214,11 @@ impl Prepare {
         let clouds = || self.clouds.lock().unwrap_or_else(PoisonError::into_inner);
         let mut cloud = clouds().pop().unwrap_or_default();
         let read = read_cloud(&sample.message, &mut cloud);
+        // Topics of different sources may have one name, streams have not.
+        let stream = self.ledger.streams().name(sample.meta.id.stream);
         let used = read.and_then(|()| {
             use_sweep(Sweep {
-                stream: &sample.meta.stream,
+                stream: &stream,
                 stamp_ns: sample.meta.stamp_ns,
                 points: cloud.columns(),
                 world_from_sensor: self.world_from_sensor(sample),

@@ -59,8 +59,10 @@ impl DeviceOwner {
             },
         ) = sample.replace(());
         meta.times.begin(Stage::Upload, self.clock.now_ns());
+        // Topics of different sources may have one name, streams have not.
+        let stream = self.ledger.streams().name(meta.id.stream);
         let key = FrameKey {
-            stream: &meta.stream,
+            stream: &stream,
             stamp_ns: meta.stamp_ns,
             reset: false,
         };
