@@ -99,6 +99,7 @@ fn run(workers: usize, slots: usize, count: u64, abort_before: Option<u64>) -> R
                     frame_id: "".into(),
                     times: FrameTimes::new(0),
                     fresh: false,
+                    freshness: None,
                     within_capacity: None,
                     device_restarts: 0,
                     turn: Turn::default(),

@@ -32,6 +32,7 @@ mod shape;
 mod source;
 mod substitute;
 mod supervision;
+mod temporal;
 mod tree;
 mod validate;
 mod words;
@@ -50,3 +51,4 @@ pub use settings::{
 };
 pub use substitute::Environment;
 pub use supervision::{ActorFault, ActorFaultKind, OnSinkFailure, SupervisionSettings};
+pub use temporal::TemporalSettings;

@@ -18,6 +18,7 @@ use super::settings::{
     Transport, WeightFormat, ZenohMode,
 };
 use super::supervision::SupervisionSettings;
+use super::temporal::RawTemporal;
 use crate::device::{
     ARENA_MIB, Backends, Bf16Sums, DeviceConfig, QUEUES, SPIN_US, THREADS, TRACE_REGION_MIB,
 };
@@ -167,6 +168,10 @@ pub(super) enum RawModel {
     Yolox(RawCameraModel),
     FastestDet(RawCameraModel),
     CenterPoint(RawCenterPoint),
+    #[serde(rename = "bev_ring")]
+    BevRing(RawTemporal),
+    #[serde(rename = "stream_queries")]
+    StreamQueries(RawTemporal),
 }
 
 /// A network that finds boxes in camera images: YOLOX (boxes as offsets to grid cells of three strides, objectness

@@ -11,6 +11,7 @@ use super::camera::CameraSettings;
 use super::problem::Problem;
 use super::ros2::{Ros2PublisherSettings, Ros2Settings, Subscribe};
 use super::supervision::SupervisionSettings;
+use super::temporal::TemporalSettings;
 use super::words::words;
 use crate::device::{DeviceConfig, DeviceLayer, FaultPlan};
 
@@ -137,6 +138,12 @@ pub enum Family {
     FastestDet(CameraSettings),
     /// CenterPoint on LiDAR sweeps.
     CenterPoint(CenterPointSettings),
+    /// A ring of maps of LiDAR sweeps, with random weights.
+    #[serde(rename = "bev_ring")]
+    BevRing(TemporalSettings),
+    /// Queries with a memory on camera images, with random weights.
+    #[serde(rename = "stream_queries")]
+    StreamQueries(TemporalSettings),
 }
 
 impl Family {
@@ -147,13 +154,21 @@ impl Family {
             Self::Yolox(_) => "yolox",
             Self::FastestDet(_) => "fastestdet",
             Self::CenterPoint(_) => "centerpoint",
+            Self::BevRing(_) => "bev_ring",
+            Self::StreamQueries(_) => "stream_queries",
         }
     }
 
     /// Whether it keeps earlier frames of a stream, so that they have to come one after another.
     #[must_use]
     pub const fn is_stateful(&self) -> bool {
-        matches!(self, Self::CenterPoint(_))
+        matches!(self, Self::CenterPoint(_)) || self.is_seeded()
+    }
+
+    /// Whether the weights come out of a seed, so that there is no file of them.
+    #[must_use]
+    pub const fn is_seeded(&self) -> bool {
+        matches!(self, Self::BevRing(_) | Self::StreamQueries(_))
     }
 }
 

@@ -8,15 +8,18 @@ use super::owner::{OpenDevice, OpenFailure};
 use crate::device::{Backends, Device, DeviceConfig, DeviceHealth, FaultDevice, InjectedFaults};
 use crate::numeric::Fp8Format;
 use crate::perception::centerpoint::{CenterPointSource, LoadedCenterPoint};
+use crate::perception::temporal::{
+    BevRing, LoadedBevRing, LoadedStreamQueries, StreamQueries, TemporalOptions,
+};
 use crate::perception::{
     CameraSource, DeviceModel, HeadKind, HostModel, LoadedCamera, ModelTrace, Sensor, Thresholds,
 };
 use crate::pipeline::{
     self, CameraSettings, CenterPointSettings, DeviceSettings, Family, Labels, ModelSettings, NodeKind,
-    Pipeline, Precision,
+    OnStreamsFull, Pipeline, Precision, TemporalSettings,
 };
 use crate::tensor::DType;
-use crate::trace::TraceOptions;
+use crate::trace::{BankOptions, OnFull, TraceOptions};
 use crate::weights::WeightFormat;
 
 /// Both halves of a detector node.
@@ -40,7 +43,8 @@ pub(super) struct HostPart {
 pub(super) const fn sensor_of(family: &Family) -> Sensor {
     match family {
         Family::Yolox(_) | Family::FastestDet(_) => Sensor::Camera,
-        Family::CenterPoint(_) => Sensor::Lidar,
+        Family::CenterPoint(_) | Family::BevRing(_) => Sensor::Lidar,
+        Family::StreamQueries(_) => Sensor::Camera,
     }
 }
 
@@ -58,15 +62,19 @@ pub(super) fn load_all(pipeline: &Pipeline) -> Result<Vec<DetectorParts>, Runtim
 }
 
 fn load(name: &str, settings: &ModelSettings) -> Result<DetectorParts, RuntimeError> {
-    let path = settings.weights.as_ref().ok_or_else(|| {
-        RuntimeError::Incomplete(format!("model {name} has no weights: name a file with --model"))
-    })?;
+    let path = || {
+        settings.weights.as_ref().ok_or_else(|| {
+            RuntimeError::Incomplete(format!("model {name} has no weights: name a file with --model"))
+        })
+    };
     let loaded = match &settings.family {
-        Family::Yolox(camera) => load_camera(name, settings.precision, camera, path, HeadKind::Yolox),
+        Family::Yolox(camera) => load_camera(name, settings.precision, camera, path()?, HeadKind::Yolox),
         Family::FastestDet(camera) => {
-            load_camera(name, settings.precision, camera, path, HeadKind::FastestDet)
+            load_camera(name, settings.precision, camera, path()?, HeadKind::FastestDet)
         }
-        Family::CenterPoint(lidar) => load_center_point(name, settings, lidar, path),
+        Family::CenterPoint(lidar) => load_center_point(name, settings, lidar, path()?),
+        Family::BevRing(temporal) => load_bev_ring(name, settings, temporal),
+        Family::StreamQueries(temporal) => load_stream_queries(name, settings, temporal),
     };
     loaded.map_err(|reason| RuntimeError::Model {
         model: name.into(),
@@ -143,6 +151,58 @@ fn load_center_point(
         },
         device: Box::new(device),
     })
+}
+
+fn load_bev_ring(
+    name: &str,
+    settings: &ModelSettings,
+    temporal: &TemporalSettings,
+) -> Result<DetectorParts, String> {
+    let loaded = BevRing::load(temporal_options(name, settings, temporal));
+    let LoadedBevRing { host, device } = loaded.map_err(|error| error.to_string())?;
+    Ok(DetectorParts {
+        host: HostPart {
+            model: Arc::new(host),
+            output_len: device.output_len(),
+            world_frame: temporal.world_frame.clone(),
+        },
+        device: Box::new(device),
+    })
+}
+
+fn load_stream_queries(
+    name: &str,
+    settings: &ModelSettings,
+    temporal: &TemporalSettings,
+) -> Result<DetectorParts, String> {
+    let loaded = StreamQueries::load(temporal_options(name, settings, temporal));
+    let LoadedStreamQueries { host, device } = loaded.map_err(|error| error.to_string())?;
+    Ok(DetectorParts {
+        host: HostPart {
+            model: Arc::new(host),
+            output_len: device.output_len(),
+            world_frame: temporal.world_frame.clone(),
+        },
+        device: Box::new(device),
+    })
+}
+
+fn temporal_options(name: &str, settings: &ModelSettings, temporal: &TemporalSettings) -> TemporalOptions {
+    TemporalOptions {
+        name: name.into(),
+        seed: temporal.seed,
+        memory_frames: temporal.memory_frames.into(),
+        storage: storage_of(settings.precision),
+        score_threshold: temporal.score_threshold,
+        streams: BankOptions {
+            max_streams: settings.max_streams.into(),
+            on_full: match settings.on_full {
+                OnStreamsFull::Reject => OnFull::Reject,
+                OnStreamsFull::Evict => OnFull::Evict,
+            },
+            max_gap_s: temporal.max_gap_s,
+        },
+    }
 }
 
 const fn storage_of(precision: Precision) -> DType {

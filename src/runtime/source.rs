@@ -516,6 +516,7 @@ impl Source {
                 times
             },
             fresh: false,
+            freshness: None,
             within_capacity: None,
             device_restarts: 0,
             turn,

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use sensorium::image::{Image, PixelFormat};
 
-
 use crate::tiny::{Lab, film, picture, raw, sensorium};
 use crate::watch::{Watch, longest_pause_ms, row, watched, within_reason};
 use crate::{FRAMES, PERIOD_NS, TOPIC, campaign};

@@ -2,6 +2,7 @@
 
 mod camera;
 mod nodes;
+mod temporal;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -198,11 +199,13 @@ impl Validator<'_> {
                 (&raw.weights, raw.precision, raw.max_streams, raw.on_full)
             }
             RawModel::CenterPoint(raw) => (&raw.weights, raw.precision, raw.max_streams, raw.on_full),
+            RawModel::BevRing(raw) => return self.seeded(entry, raw, Family::BevRing),
+            RawModel::StreamQueries(raw) => return self.seeded(entry, raw, Family::StreamQueries),
         };
         let params = match raw {
             RawModel::Yolox(raw) => self.yolox_params(entry, raw),
             RawModel::FastestDet(raw) => self.no_params(entry, raw),
-            RawModel::CenterPoint(_) => None,
+            _ => None,
         };
         let params = params.as_ref();
         let model_path = params.and_then(|params| params.model_path.as_deref());
@@ -213,6 +216,8 @@ impl Validator<'_> {
                 Family::FastestDet(self.camera(entry, raw, Preprocess::FastestDetOpencv, params))
             }
             RawModel::CenterPoint(raw) => Family::CenterPoint(self.center_point(entry, raw)),
+            RawModel::BevRing(raw) => Family::BevRing(raw.settings()),
+            RawModel::StreamQueries(raw) => Family::StreamQueries(raw.settings()),
         };
         ModelSettings {
             weights,

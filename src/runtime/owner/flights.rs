@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use super::{DeviceOwner, NAME, State};
 use crate::device::{DeviceError, DeviceHealth, EventId};
-use crate::perception::Placement;
+use crate::perception::{FrameKey, Placement, SubmitError, Submitted};
 use crate::runtime::frame::{FrameMeta, Inferred, Message, Prepared, Sample, Slots};
 use crate::runtime::slots::PooledSlot;
 use crate::telemetry::{DropReason, Stage};
-use crate::trace::{Pending, TraceError};
+use crate::trace::{Freshness, Pending, TraceError};
 
 /// A frame on the device.
 #[derive(Debug)]
@@ -59,21 +59,41 @@ impl DeviceOwner {
             },
         ) = sample.replace(());
         meta.times.begin(Stage::Upload, self.clock.now_ns());
-        match bench.traces[lane].submit(bench.device.as_mut(), variant, inputs.iter().map(|slot| &**slot)) {
-            Ok((uploaded, pending)) => self.flights.push_back(Flight {
-                lane,
-                meta,
-                message,
-                placement,
-                inputs,
-                uploaded_ns: 0,
-                output,
+        // Topics of different sources may have one name, streams have not.
+        let stream = self.ledger.streams().name(meta.id.stream);
+        let key = FrameKey {
+            stream: &stream,
+            stamp_ns: meta.stamp_ns,
+            reset: false,
+        };
+        let slots = inputs.iter().map(|slot| &**slot);
+        match bench.traces[lane].submit(bench.device.as_mut(), variant, slots, &key) {
+            Ok(Submitted {
                 uploaded,
                 pending,
-                read: None,
-                submitted: Instant::now(),
-            }),
-            Err(error) => {
+                freshness,
+            }) => {
+                meta.freshness = freshness;
+                self.flights.push_back(Flight {
+                    lane,
+                    meta,
+                    message,
+                    placement,
+                    inputs,
+                    uploaded_ns: 0,
+                    output,
+                    uploaded,
+                    pending,
+                    read: None,
+                    submitted: Instant::now(),
+                });
+            }
+            Err(error @ (SubmitError::StreamRejected { .. } | SubmitError::Key(_))) => {
+                tracing::debug!(frame = %meta.id, %error, "frame refused");
+                self.ledger
+                    .frame_dropped(meta.id, NAME, DropReason::StreamRejected);
+            }
+            Err(SubmitError::Trace(error)) => {
                 self.ledger.frame_dropped(meta.id, NAME, DropReason::DeviceError);
                 // The upload may be under way although what follows it was refused.
                 self.returning.extend(inputs);
@@ -163,7 +183,8 @@ impl DeviceOwner {
             ..
         } = flight;
         self.recovery.frame_came_back();
-        meta.fresh = self.known.insert(meta.id.stream);
+        let first = self.known.insert(meta.id.stream);
+        meta.fresh = meta.freshness.map_or(first, Freshness::is_fresh);
         meta.device_restarts = u32::try_from(self.ledger.device_restarts()).unwrap_or(u32::MAX);
         let id = meta.id;
         let sample = Sample {
