@@ -267,6 +267,7 @@ pub(super) fn start_sources(
             shutdown: shared.shutdown.clone(),
             progress: Arc::new(move || progress.message()),
             poses: detectors.poses.clone(),
+            deadline_ns: source.settings.deadline_ms.map(|ms| u64::from(ms) * 1_000_000),
         };
         endings.push(ending(source.node, Source::spawn(args)));
     }

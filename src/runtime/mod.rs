@@ -6,6 +6,7 @@
 //!
 //! Called by `cli`; calls every room above it.
 
+mod admission;
 pub mod channel;
 mod detectors;
 mod drive;
@@ -33,6 +34,7 @@ mod topics;
 pub use drive::{TruthFrame, TruthImage};
 pub use error::RuntimeError;
 pub use frame::{Detected, FrameMeta, Message, Sample};
+pub use owner::schedule;
 pub use run::{Progress, RunOptions, RunOutput, run};
 pub use shutdown::Shutdown;
 pub use slots::{PooledSlot, SlotPool};

@@ -62,10 +62,8 @@ fn load(name: &str, settings: &ModelSettings) -> Result<DetectorParts, RuntimeEr
         RuntimeError::Incomplete(format!("model {name} has no weights: name a file with --model"))
     })?;
     let loaded = match &settings.family {
-        Family::Yolox(camera) => load_camera(name, settings.precision, camera, path, HeadKind::Yolox),
-        Family::FastestDet(camera) => {
-            load_camera(name, settings.precision, camera, path, HeadKind::FastestDet)
-        }
+        Family::Yolox(camera) => load_camera(name, settings, camera, path, HeadKind::Yolox),
+        Family::FastestDet(camera) => load_camera(name, settings, camera, path, HeadKind::FastestDet),
         Family::CenterPoint(lidar) => load_center_point(name, settings, lidar, path),
     };
     loaded.map_err(|reason| RuntimeError::Model {
@@ -76,7 +74,7 @@ fn load(name: &str, settings: &ModelSettings) -> Result<DetectorParts, RuntimeEr
 
 fn load_camera(
     name: &str,
-    precision: Precision,
+    model: &ModelSettings,
     settings: &CameraSettings,
     path: &Path,
     kind: HeadKind,
@@ -93,9 +91,13 @@ fn load_camera(
             nms_iou: settings.nms_threshold,
             max_detections: settings.max_detections as usize,
         },
-        storage: storage_of(precision),
+        storage: storage_of(model.precision),
         weight_format: weight_format(settings.weight_format),
         decode_to_scale: settings.decode_to_scale,
+        batch_sizes: match &model.batch {
+            Some(batch) => batch.sizes.iter().map(|&size| size.into()).collect(),
+            None => Vec::new(),
+        },
         ..CameraSource::new(name, path, kind, preset)
     };
     let LoadedCamera { host, device } = source.load().map_err(|error| error.to_string())?;

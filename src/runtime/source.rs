@@ -92,6 +92,7 @@ pub(crate) struct Source {
     troubles: u64,
     progress: Arc<dyn Fn() + Send + Sync>,
     poses: Option<Arc<Poses>>,
+    deadline_ns: Option<u64>,
 }
 
 /// What a source is made of.
@@ -114,6 +115,8 @@ pub(crate) struct SourceArgs {
     pub progress: Arc<dyn Fn() + Send + Sync>,
     /// Where transforms go; `None` where no detector asks for poses.
     pub poses: Option<Arc<Poses>>,
+    /// From a frame's release until its result is due, in nanoseconds.
+    pub deadline_ns: Option<u64>,
 }
 
 impl kameo::Actor for Source {
@@ -131,6 +134,7 @@ impl kameo::Actor for Source {
             shutdown,
             progress,
             poses,
+            deadline_ns,
         } = args;
         // A rendezvous: the thread is one message ahead, no more.
         let (hand_over, messages) = flume::bounded(0);
@@ -152,6 +156,7 @@ impl kameo::Actor for Source {
             troubles: 0,
             progress,
             poses,
+            deadline_ns,
         })
     }
 
@@ -260,7 +265,8 @@ impl Source {
                     .frame_dropped(id, &outlet.node, DropReason::NoSubscriber);
                 continue;
             }
-            let mut times = FrameTimes::new(released_ns.unwrap_or(taken_ns));
+            let released_ns = released_ns.unwrap_or(taken_ns);
+            let mut times = FrameTimes::new(released_ns);
             times.begin(Stage::Ingest, taken_ns);
             let header =
                 match CdrReader::new(&message.data).and_then(|mut reader| HeaderMsg::read(&mut reader)) {
@@ -281,6 +287,7 @@ impl Source {
                     times.end(Stage::Ingest, self.clock.now_ns());
                     times
                 },
+                deadline_ns: self.deadline_ns.map(|after| released_ns.saturating_add(after)),
                 fresh: false,
                 within_capacity: None,
                 device_restarts: 0,

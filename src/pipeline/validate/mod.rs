@@ -2,6 +2,7 @@
 
 mod camera;
 mod nodes;
+mod scheduling;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -210,11 +211,24 @@ impl Validator<'_> {
             }
             RawModel::CenterPoint(raw) => Family::CenterPoint(self.center_point(entry, raw)),
         };
+        let (max_in_flight, batch) = match raw {
+            RawModel::Yolox(raw) | RawModel::FastestDet(raw) => (raw.max_in_flight, &raw.batch),
+            RawModel::CenterPoint(raw) => (raw.max_in_flight, &raw.batch),
+        };
+        self.check_batch(
+            entry,
+            batch.as_ref(),
+            &family,
+            max_in_flight,
+            (max_streams, on_full),
+        );
         ModelSettings {
             weights,
             precision,
             max_streams,
             on_full,
+            max_in_flight,
+            batch: batch.clone(),
             family,
         }
     }
