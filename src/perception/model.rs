@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{CallParam, CallParams, HeadError, InputSchema, ModelTrace};
+use super::{CallParam, CallParams, HeadError, InputSchema, ModelTrace, Taken};
 use crate::device::Device;
 use crate::image::{BackMap, ImageError, ImageRef};
 use crate::lidar::Columns;
@@ -148,6 +148,19 @@ pub trait HostModel: fmt::Debug + Send + Sync {
     /// [`PrepareError`]: the frame is lost, the model goes on.
     fn prepare(&self, data: &SensorData<'_>, inputs: &mut [&mut [u8]])
     -> Result<PreparedFrame, PrepareError>;
+
+    /// As [`Self::prepare`] for models that ask where and when images were taken; others do not look at it.
+    ///
+    /// # Errors
+    /// As [`Self::prepare`].
+    fn prepare_taken(
+        &self,
+        data: &SensorData<'_>,
+        _taken: &Taken<'_>,
+        inputs: &mut [&mut [u8]],
+    ) -> Result<PreparedFrame, PrepareError> {
+        self.prepare(data, inputs)
+    }
 
     /// Decodes the network's output.
     ///

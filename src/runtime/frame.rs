@@ -10,6 +10,7 @@ use crate::io::bag::BagMessage;
 use crate::outputs::Detections;
 use crate::perception::Placement;
 use crate::telemetry::{FrameId, FrameTimes};
+use crate::trace::Freshness;
 
 /// Facts of one frame that every hop needs.
 #[derive(Debug, Clone)]
@@ -28,8 +29,12 @@ pub struct FrameMeta {
     /// source has none.
     pub deadline_ns: Option<u64>,
     /// Whether no result of this stream came from the device before, as it is open now: the first frame of the
-    /// stream, or the first one after a restart. Known once the frame is back from the device.
+    /// stream, or the first one after a restart. Of models that keep states of a stream: whether this frame started
+    /// from none. Known once the frame is back from the device.
     pub fresh: bool,
+    /// Whether the stream's states go on or start afresh, and why; `None` for models without states, and until the
+    /// frame is on the device.
+    pub freshness: Option<Freshness>,
     /// Whether all that the sensor saw fitted into the network's input; `None` where nothing can be too much, and until
     /// it is known.
     pub within_capacity: Option<bool>,

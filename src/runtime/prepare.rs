@@ -20,7 +20,7 @@ use crate::io::cloud::{self, CloudError, ReadOptions};
 use crate::io::messages::{CompressedFormat, CompressedImageMsg, ImageMsg, POINT_CLOUD_TYPE, PointCloud2Msg};
 use crate::lidar::PointCloud;
 use crate::perception::{
-    HostModel, Picture, Placement, PrepareError, PreparedFrame, Sensor, SensorData, Sweep,
+    HostModel, Picture, Placement, PrepareError, PreparedFrame, Sensor, SensorData, Sweep, Taken,
 };
 use crate::telemetry::{DropReason, FrameSizes, Ledger, MonotonicClock, Stage};
 
@@ -194,8 +194,15 @@ impl Prepare {
                 let options = DecodeOptions {
                     at_least_px: self.model.decode_at_least_px(),
                 };
+                let taken = Taken {
+                    stream: &sample.meta.stream,
+                    stamp_ns: sample.meta.stamp_ns,
+                    world_from_sensor: self.world_from_sensor(sample),
+                    reset: false,
+                };
                 let prepared = with_image(&sample.message, options, &mut pixels, |picture| {
-                    Ok(self.model.prepare(&SensorData::Image(picture), &mut inputs)?)
+                    let data = SensorData::Image(picture);
+                    Ok(self.model.prepare_taken(&data, &taken, &mut inputs)?)
                 });
                 memory().push(pixels);
                 prepared
@@ -216,19 +223,21 @@ impl Prepare {
         let mut cloud = clouds().pop().unwrap_or_default();
         let read = read_cloud(&sample.message, &mut cloud);
         let used = read.and_then(|()| {
-            let world_from_sensor = self.poses.as_ref().and_then(|poses| {
-                let frame_id = &sample.meta.frame_id;
-                poses.world_from(frame_id, sample.meta.stamp_ns)
-            });
             use_sweep(Sweep {
                 stream: &sample.meta.stream,
                 stamp_ns: sample.meta.stamp_ns,
                 points: cloud.columns(),
-                world_from_sensor,
+                world_from_sensor: self.world_from_sensor(sample),
             })
         });
         clouds().push(cloud);
         used
+    }
+
+    /// Where the sensor was; `None` where that is not known, or the model does not ask.
+    fn world_from_sensor(&self, sample: &Sample<()>) -> Option<[f64; 16]> {
+        let poses = self.poses.as_ref()?;
+        poses.world_from(&sample.meta.frame_id, sample.meta.stamp_ns)
     }
 }
 

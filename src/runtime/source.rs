@@ -289,6 +289,7 @@ impl Source {
                 },
                 deadline_ns: self.deadline_ns.map(|after| released_ns.saturating_add(after)),
                 fresh: false,
+                freshness: None,
                 within_capacity: None,
                 device_restarts: 0,
             };

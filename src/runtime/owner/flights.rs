@@ -10,7 +10,7 @@ use crate::runtime::admission::Admitted;
 use crate::runtime::frame::{FrameMeta, Inferred, Message, Prepared, Sample, Slots};
 use crate::runtime::slots::PooledSlot;
 use crate::telemetry::{DropReason, Stage};
-use crate::trace::{Pending, TraceError};
+use crate::trace::{Freshness, Pending, TraceError};
 
 /// A replay and its frames: one, or several of different streams.
 #[derive(Debug)]

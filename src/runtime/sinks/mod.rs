@@ -172,6 +172,7 @@ fn frame_line(sample: &Sample<Detected>, with_latency: bool) -> FrameLine<'_> {
         found: (&sample.payload.detections).into(),
         latency_us: with_latency.then_some(&sample.meta.times),
         dropped_before: sample.payload.dropped_before,
-        fresh: sample.meta.fresh && sample.meta.device_restarts > 0,
+        // Models without states have no past to lose, so of theirs only restarts are told.
+        fresh: sample.meta.fresh && (sample.meta.freshness.is_some() || sample.meta.device_restarts > 0),
     }
 }
