@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{DeviceOwner, NAME, State};
 use crate::device::{DeviceError, DeviceHealth, EventId, HostSlot};
-use crate::perception::Placement;
+use crate::perception::{FrameKey, Placement, SubmitError, Submitted};
 use crate::runtime::admission::Admitted;
 use crate::runtime::frame::{FrameMeta, Inferred, Message, Prepared, Sample, Slots};
 use crate::runtime::slots::PooledSlot;
@@ -133,20 +133,40 @@ impl DeviceOwner {
         let (device, trace) = (bench.device.as_mut(), &mut bench.traces[lane]);
         let submitted = match &members[..] {
             [] => return,
-            [only] => trace.submit(device, only.variant, only.slots()),
+            [only] => {
+                let key = FrameKey {
+                    stream: &only.meta.stream,
+                    stamp_ns: only.meta.stamp_ns,
+                    reset: false,
+                };
+                trace.submit(device, only.variant, only.slots(), &key)
+            }
             several => trace.submit_batch(device, several.iter().map(Member::slots)),
         };
         match submitted {
-            Ok((uploaded, pending)) => self.flights.push_back(Flight {
-                lane,
-                members,
-                uploaded_ns: 0,
+            Ok(Submitted {
                 uploaded,
                 pending,
-                read: None,
-                submitted: Instant::now(),
-            }),
-            Err(error) => {
+                freshness,
+            }) => {
+                for member in &mut members {
+                    member.meta.freshness = freshness;
+                }
+                self.flights.push_back(Flight {
+                    lane,
+                    members,
+                    uploaded_ns: 0,
+                    uploaded,
+                    pending,
+                    read: None,
+                    submitted: Instant::now(),
+                });
+            }
+            Err(error @ (SubmitError::StreamRejected { .. } | SubmitError::Key(_))) => {
+                tracing::debug!(%error, "frame refused");
+                self.abandon_all(members, DropReason::StreamRejected);
+            }
+            Err(SubmitError::Trace(error)) => {
                 // The upload may be under way although what follows it was refused.
                 self.abandon_all(members, DropReason::DeviceError);
                 self.refused(&error);
@@ -237,7 +257,8 @@ impl DeviceOwner {
         } = flight;
         for member in members.drain(..) {
             let mut meta = member.meta;
-            meta.fresh = self.known.insert(meta.id.stream);
+            let first = self.known.insert(meta.id.stream);
+            meta.fresh = meta.freshness.map_or(first, Freshness::is_fresh);
             meta.device_restarts = u32::try_from(self.ledger.device_restarts()).unwrap_or(u32::MAX);
             let id = meta.id;
             let sample = Sample {
