@@ -223,8 +223,9 @@ pub(super) struct RawCameraModel {
     /// What happens to a stream beyond `max_streams`.
     #[serde(default)]
     pub(super) on_full: OnStreamsFull,
-    /// Frames of this model that may be under way between preparation and result, over all its streams; more wait, and the
-    /// policy of the channel before it decides which. A bound on latency. Left out: as many as there is memory for.
+    /// Frames that may be under way between preparation and result in each detector that runs the model, over all its
+    /// streams; more wait, and the policy of the channel before it decides which. A bound on latency. It is a bound on
+    /// the workers of the detector's preparation as well. Left out: as many as there is memory for.
     #[schemars(range(min = 1, max = 1_024))]
     pub(super) max_in_flight: Option<u32>,
     /// Frames of several streams in one go. Left out: each alone.
@@ -267,8 +268,9 @@ pub(super) struct RawCenterPoint {
     /// What happens to a stream beyond `max_streams`.
     #[serde(default)]
     pub(super) on_full: OnStreamsFull,
-    /// Frames of this model that may be under way between preparation and result, over all its streams; more wait, and the
-    /// policy of the channel before it decides which. A bound on latency. Left out: as many as there is memory for.
+    /// Frames that may be under way between preparation and result in each detector that runs the model, over all its
+    /// streams; more wait, and the policy of the channel before it decides which. A bound on latency. It is a bound on
+    /// the workers of the detector's preparation as well. Left out: as many as there is memory for.
     #[schemars(range(min = 1, max = 1_024))]
     pub(super) max_in_flight: Option<u32>,
     /// Not for this model, which keeps earlier sweeps of each stream: refused.

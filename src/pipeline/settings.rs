@@ -120,7 +120,7 @@ pub struct ModelSettings {
     pub max_streams: u16,
     /// What happens to a stream beyond `max_streams`.
     pub on_full: OnStreamsFull,
-    /// Most frames between preparation and result; `None`: as many as there is memory for.
+    /// Most frames between preparation and result in each detector; `None`: as many as there is memory for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_in_flight: Option<u32>,
     /// Frames of several streams in one go.

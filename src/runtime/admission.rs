@@ -1,12 +1,13 @@
-//! Admission: how many frames of a model are between preparation and result.
+//! Admission: how many frames of a detector are between preparation and result.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Bounds the frames of one model that are under way, over all detectors that run it. Without a bound of its own, the
-/// slots of the device are the bound.
-#[derive(Debug, Clone)]
+/// Bounds the frames of one detector that are under way, over all its streams. Without a bound of its own, the slots of
+/// the device are the bound. A stage must not have more workers than there are places: its frames leave it in order, and
+/// one that is done holds its place until those before it have theirs.
+#[derive(Debug)]
 pub(crate) struct Admission {
     places: Option<Arc<Semaphore>>,
 }
@@ -33,5 +34,27 @@ impl Admission {
             None => None,
         };
         Admitted { _place: place }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn so_many_frames_are_admitted_and_the_next_one_when_one_of_them_is_done() {
+        let admission = Admission::new(Some(2));
+        let first = admission.admit().now_or_never().unwrap();
+        let second = admission.admit().now_or_never().unwrap();
+        let mut third = Box::pin(admission.admit());
+        assert!((&mut third).now_or_never().is_none());
+        drop(first);
+        assert!(third.now_or_never().is_some(), "its place was free");
+        drop(second);
+        let unbounded = Admission::new(None);
+        let admitted = (0..1_000).map(|_| unbounded.admit().now_or_never());
+        assert_eq!(admitted.collect::<Vec<_>>().iter().flatten().count(), 1_000);
     }
 }

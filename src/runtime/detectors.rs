@@ -55,12 +55,15 @@ pub(super) async fn start_detectors(
         })
         .collect();
     let workers = |settings: &DetectorSettings| {
-        let stateful = pipeline.models[&settings.model].family.is_stateful();
-        if stateful {
-            1
-        } else {
-            settings.prepare_workers as usize
-        }
+        let model = &pipeline.models[&settings.model];
+        let wanted = match model.family.is_stateful() {
+            true => 1,
+            false => settings.prepare_workers as usize,
+        };
+        // A worker that waits for its frame's turn must not be what the others wait for.
+        model
+            .max_in_flight
+            .map_or(wanted, |most| wanted.min(most as usize))
     };
     let to_device: usize = nodes
         .iter()
@@ -91,7 +94,6 @@ pub(super) async fn start_detectors(
         });
         results.push(rx);
     }
-    let mut admissions: HashMap<&str, Admission> = HashMap::new();
     let (hosts, builders): (Vec<_>, Vec<_>) = parts.into_iter().map(|part| (part.host, part.device)).unzip();
     let device_settings = &pipeline.device;
     if !device_settings.faults.faults.is_empty() {
@@ -167,10 +169,7 @@ pub(super) async fn start_detectors(
             name: prepare_name(name),
             index,
             model: Arc::clone(&host.model),
-            admission: admissions
-                .entry(&settings.model)
-                .or_insert_with(|| Admission::new(pipeline.models[&settings.model].max_in_flight))
-                .clone(),
+            admission: Admission::new(pipeline.models[&settings.model].max_in_flight),
             slots: pools,
             output: device_tx.clone(),
             ledger: Arc::clone(&shared.ledger),

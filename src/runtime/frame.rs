@@ -94,7 +94,7 @@ pub(crate) struct Prepared {
     pub variant: usize,
     /// The network's inputs.
     pub inputs: Slots,
-    /// Its place among the model's frames under way.
+    /// Its place among the detector's frames under way.
     pub admitted: Admitted,
     /// Where results belong.
     pub placement: Placement,
@@ -105,7 +105,7 @@ pub(crate) struct Prepared {
 pub(crate) struct Inferred {
     /// The network's output.
     pub output: PooledSlot,
-    /// Its place among the model's frames under way, until the result is there.
+    /// Its place among the detector's frames under way, until the result is there.
     pub admitted: Admitted,
     /// Where results belong.
     pub placement: Placement,

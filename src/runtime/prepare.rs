@@ -33,7 +33,7 @@ pub(crate) struct Prepare {
     pub index: usize,
     /// Host half of the model.
     pub model: Arc<dyn HostModel>,
-    /// How many frames of the model may be under way.
+    /// How many frames of the detector may be under way.
     pub admission: Admission,
     /// Slots of the device, one pool an input.
     pub slots: Vec<SlotPool>,

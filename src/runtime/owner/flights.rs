@@ -152,6 +152,9 @@ impl DeviceOwner {
                 for member in &mut members {
                     member.meta.freshness = freshness;
                 }
+                if members.len() > 1 {
+                    self.frames_together += members.len() as u64;
+                }
                 self.flights.push_back(Flight {
                     lane,
                     members,

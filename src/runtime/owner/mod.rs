@@ -144,6 +144,8 @@ pub(crate) struct DeviceOwner {
     flights: VecDeque<Flight>,
     /// Memory of flights that ended.
     spare: Vec<Vec<Member>>,
+    /// Frames that were in a replay with others.
+    frames_together: u64,
     /// Slots of frames that ended on the way. They go back to their pools once the device has let go of them.
     returning: Vec<PooledSlot>,
     /// Streams that had a result from the device as it is open now.
@@ -240,6 +242,9 @@ impl kameo::Actor for DeviceOwner {
         _: WeakActorRef<Self>,
         _: kameo::error::ActorStopReason,
     ) -> Result<(), RuntimeError> {
+        if self.frames_together > 0 {
+            tracing::info!(frames_together = self.frames_together, "frames that shared a replay");
+        }
         // Empty after a normal end; whatever else stopped this actor, no frame goes unaccounted.
         for flight in std::mem::take(&mut self.flights) {
             self.abandon(flight, DropReason::ShuttingDown);
@@ -331,6 +336,7 @@ impl DeviceOwner {
             chosen: Vec::new(),
             flights: VecDeque::with_capacity(FRAMES_UNDER_WAY),
             spare: Vec::new(),
+            frames_together: 0,
             returning: Vec::new(),
             known: HashSet::new(),
             last_replay_ns: 0,

@@ -257,6 +257,7 @@ mod tests {
             chosen: Vec::new(),
             flights: VecDeque::new(),
             spare: Vec::new(),
+            frames_together: 0,
             returning: Vec::new(),
             known: HashSet::new(),
             last_replay_ns: 0,

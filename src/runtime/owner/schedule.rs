@@ -8,7 +8,7 @@
 //! 2. frames without a deadline after all that have one, and their streams in turns as well. So that these never wait for
 //!    ever, one of them goes after [`PATIENCE`] choices in a row that passed one over.
 //!
-//! A lane that has no room for results is left out and holds nobody else. A lane with batched variants lets frames of
+//! A lane that has no room for the results is left out and holds nobody else. A lane with batched variants lets frames of
 //! different streams go together: at once when the batch is full, when nobody else is expected to join, or when a stream
 //! has a second frame waiting; at the latest when the oldest member has waited for the lane's timeout.
 //!
@@ -39,7 +39,7 @@ pub enum Order {
 pub struct LaneRules {
     /// Frames of the lane that may wait.
     pub places: usize,
-    /// Frames that go to the device together at most; 1: each alone.
+    /// Frames that go to the device together at most; 1: each alone. There must be room for as many results at times.
     pub largest_batch: usize,
     /// Longest time that a frame waits for others to join it, in nanoseconds.
     pub timeout_ns: u64,
@@ -134,6 +134,11 @@ impl Lane {
                 || awaited == 0
                 || self.waiting >= self.rules.places
                 || self.due_ns() <= now_ns)
+    }
+
+    /// Frames that would go together now.
+    fn wanted(&self) -> usize {
+        self.survey.heads.min(self.rules.largest_batch).max(1)
     }
 
     /// When its frames have waited long enough for others.
@@ -240,12 +245,13 @@ impl<T> Schedule<T> {
     ) -> Option<usize> {
         self.survey(now_ns);
         let lanes = &self.lanes;
-        let may_go = |lane: usize| lanes[lane].may_start(now_ns, closing) && room(lane) > 0;
+        let may_go =
+            |lane: usize| lanes[lane].may_start(now_ns, closing) && room(lane) >= lanes[lane].wanted();
         let (first, passed_over) = self.first(may_go)?;
         self.passed_over = passed_over;
         let lane = self.streams[first].lane;
         self.turn += 1;
-        let most = self.lanes[lane].rules.largest_batch.min(room(lane)).max(1);
+        let most = self.lanes[lane].wanted();
         let mut next = Some(first);
         for _ in 0..most {
             let Some(stream) = next else { break };
