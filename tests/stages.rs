@@ -98,6 +98,7 @@ fn run(workers: usize, slots: usize, count: u64, abort_before: Option<u64>) -> R
                     stamp_ns: 0,
                     frame_id: "".into(),
                     times: FrameTimes::new(0),
+                    deadline_ns: None,
                     fresh: false,
                     freshness: None,
                     within_capacity: None,

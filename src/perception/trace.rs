@@ -22,6 +22,10 @@ pub struct ModelTrace {
     inputs: SmallVec<[InputId; 2]>,
     input_specs: SmallVec<[TensorSpec; 2]>,
     output_spec: TensorSpec,
+    /// Variants that take several frames, by their number, ascending.
+    batches: SmallVec<[(usize, VariantId); 4]>,
+    /// The inputs of each frame of a batch.
+    places: Vec<SmallVec<[InputId; 2]>>,
     /// The states of each stream; `None` for a network without states.
     streams: Option<Streams>,
 }
@@ -54,8 +58,19 @@ impl ModelTrace {
             inputs: inputs.iter().map(|(id, _)| *id).collect(),
             input_specs: inputs.iter().map(|(_, spec)| *spec).collect(),
             output_spec,
+            batches: SmallVec::new(),
+            places: Vec::new(),
             streams: None,
         })
+    }
+
+    /// The same trace with variants that take several frames at once, by their number, ascending: the inputs of frame `n`
+    /// are `places[n]`, and its output is output `n` of the variant. Registered before [`Self::new`] warmed them up.
+    #[must_use]
+    pub fn with_batches<I: AsRef<[InputId]>>(mut self, places: &[I], batches: &[(usize, VariantId)]) -> Self {
+        self.places = places.iter().map(|place| place.as_ref().into()).collect();
+        self.batches = batches.into();
+        self
     }
 
     /// Gives every stream states of its own: `states` are those of the runner that go on from frame to frame, each with
@@ -163,6 +178,44 @@ impl ModelTrace {
         }
     }
 
+    /// The most frames that go together; 1 without variants for several.
+    #[must_use]
+    pub fn largest_batch(&self) -> usize {
+        self.batches.last().map_or(1, |&(frames, _)| frames)
+    }
+
+    /// As [`Self::submit`] for several frames in the smallest variant that holds them: the slots of each frame. Places
+    /// that are left over compute what was in them before, which nobody reads.
+    ///
+    /// # Errors
+    /// [`TraceError::Unknown`] for more frames than [`Self::largest_batch`]; as [`Self::submit`].
+    pub fn submit_batch<'s, S: IntoIterator<Item = &'s HostSlot>>(
+        &mut self,
+        device: &mut dyn Device,
+        frames: impl ExactSizeIterator<Item = S>,
+    ) -> Result<Submitted, SubmitError> {
+        let wanted = frames.len();
+        let Some(&(_, variant)) = self.batches.iter().find(|&&(most, _)| most >= wanted) else {
+            let told = self.runner.describe();
+            return Err(SubmitError::Trace(TraceError::Unknown {
+                runner: told["name"].as_str().unwrap_or_default().to_owned(),
+                kind: "batch",
+                name: wanted.to_string(),
+                known: self.batches.iter().map(|(most, _)| most.to_string()).collect(),
+            }));
+        };
+        let slots = self.places.iter().zip(frames);
+        let inputs: SmallVec<[(InputId, &HostSlot); 8]> = slots
+            .flat_map(|(ids, slots)| ids.iter().copied().zip(slots))
+            .collect();
+        let uploaded = self.runner.upload(device, &inputs)?;
+        Ok(Submitted {
+            uploaded,
+            pending: self.runner.replay(device, variant)?,
+            freshness: None,
+        })
+    }
+
     /// Whether an event has completed.
     ///
     /// # Errors
@@ -181,7 +234,21 @@ impl ModelTrace {
         pending: Pending,
         output: &mut HostSlot,
     ) -> Result<EventId, TraceError> {
-        self.runner.read(device, pending, 0, output)
+        self.read_place(device, pending, 0, output)
+    }
+
+    /// As [`Self::read`] for one frame of a batch.
+    ///
+    /// # Errors
+    /// [`TraceError`].
+    pub fn read_place(
+        &mut self,
+        device: &mut dyn Device,
+        pending: Pending,
+        place: usize,
+        output: &mut HostSlot,
+    ) -> Result<EventId, TraceError> {
+        self.runner.read(device, pending, place, output)
     }
 
     /// The trace runner with its variants and inputs, for tests and benches.

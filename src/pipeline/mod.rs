@@ -25,6 +25,7 @@ mod problem;
 mod raw;
 mod reader;
 mod ros2;
+mod scheduling;
 mod schema;
 mod set;
 mod settings;
@@ -42,6 +43,7 @@ pub use load::Overrides;
 pub use plan::{Actor, ActorRole, Channel, Plan, RunsOn};
 pub use problem::{InvalidPipeline, PipelineError, Problem, ProblemRecord};
 pub use ros2::{DiagnosticsSettings, Distro, Ros2PublisherSettings, Ros2Settings, RosTransport, Subscribe};
+pub use scheduling::{BatchSettings, OnLate};
 pub use schema::pipeline_schema;
 pub use settings::{
     CenterPointSettings, Clock, DetectorSettings, DeviceSettings, Edge, Family, JsonLinesSettings, Labels,

@@ -13,6 +13,7 @@ use super::camera::{ChannelOrder, Contraction, Preprocess, Upload, UploadLayout}
 use super::faults::RawFaults;
 use super::patterns::{NAME, STREAM_TOPIC};
 use super::ros2::{RawRos2, Subscribe};
+use super::scheduling::{BatchSettings, OnLate};
 use super::settings::{
     Clock, DEFAULT_FRAME_DEADLINE_MS, OnFull, OnStreamsFull, Precision, RestartSettings, SimulateSettings,
     Transport, WeightFormat, ZenohMode,
@@ -231,6 +232,13 @@ pub(super) struct RawCameraModel {
     /// What happens to a stream beyond `max_streams`.
     #[serde(default)]
     pub(super) on_full: OnStreamsFull,
+    /// Frames that may be under way between preparation and result in each detector that runs the model, over all its
+    /// streams; more wait, and the policy of the channel before it decides which. A bound on latency. It is a bound on
+    /// the workers of the detector's preparation as well. Left out: as many as there is memory for.
+    #[schemars(range(min = 1, max = 1_024))]
+    pub(super) max_in_flight: Option<u32>,
+    /// Frames of several streams in one go. Left out: each alone.
+    pub(super) batch: Option<BatchSettings>,
 }
 
 /// CenterPoint: objects on the road from LiDAR sweeps, as Autoware's lidar_centerpoint finds them.
@@ -269,6 +277,13 @@ pub(super) struct RawCenterPoint {
     /// What happens to a stream beyond `max_streams`.
     #[serde(default)]
     pub(super) on_full: OnStreamsFull,
+    /// Frames that may be under way between preparation and result in each detector that runs the model, over all its
+    /// streams; more wait, and the policy of the channel before it decides which. A bound on latency. It is a bound on
+    /// the workers of the detector's preparation as well. Left out: as many as there is memory for.
+    #[schemars(range(min = 1, max = 1_024))]
+    pub(super) max_in_flight: Option<u32>,
+    /// Not for this model, which keeps earlier sweeps of each stream: refused.
+    pub(super) batch: Option<BatchSettings>,
 }
 
 const fn default_max_detections() -> u32 {
@@ -391,6 +406,9 @@ pub(super) struct RawDetector {
     #[serde(default = "default_workers")]
     #[schemars(range(min = 1, max = 64))]
     pub(super) finish_workers: u16,
+    /// What happens to a frame that waits for the device when its deadline (`deadline_ms` of its source) passes.
+    #[serde(default)]
+    pub(super) on_late: OnLate,
 }
 
 const fn default_workers() -> u16 {

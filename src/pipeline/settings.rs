@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::camera::CameraSettings;
 use super::problem::Problem;
 use super::ros2::{Ros2PublisherSettings, Ros2Settings, Subscribe};
+use super::scheduling::{BatchSettings, OnLate};
 use super::supervision::SupervisionSettings;
 use super::temporal::TemporalSettings;
 use super::words::words;
@@ -123,6 +124,12 @@ pub struct ModelSettings {
     pub max_streams: u16,
     /// What happens to a stream beyond `max_streams`.
     pub on_full: OnStreamsFull,
+    /// Most frames between preparation and result in each detector; `None`: as many as there is memory for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_in_flight: Option<u32>,
+    /// Frames of several streams in one go.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<BatchSettings>,
     /// Family of the network, and what is peculiar to it.
     #[serde(flatten)]
     pub family: Family,
@@ -169,6 +176,12 @@ impl Family {
     #[must_use]
     pub const fn is_seeded(&self) -> bool {
         matches!(self, Self::BevRing(_) | Self::StreamQueries(_))
+    }
+
+    /// Whether frames of several streams can go through the network together.
+    #[must_use]
+    pub const fn can_batch(&self) -> bool {
+        !self.is_stateful()
     }
 }
 
@@ -371,6 +384,8 @@ pub struct DetectorSettings {
     pub prepare_workers: u16,
     /// Workers that decode network outputs, at least 1.
     pub finish_workers: u16,
+    /// What happens to a frame that waits for the device when its deadline passes.
+    pub on_late: OnLate,
 }
 
 /// Settings of a publisher.

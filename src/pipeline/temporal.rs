@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::scheduling::BatchSettings;
 use super::settings::{OnStreamsFull, Precision};
 
 /// A reference model that remembers earlier frames of every stream: `bev_ring` for point clouds (the maps of the last
@@ -41,6 +42,12 @@ pub(super) struct RawTemporal {
     /// What happens to a stream beyond `max_streams`.
     #[serde(default)]
     pub(super) on_full: OnStreamsFull,
+    /// Frames that may be under way between preparation and result in each detector that runs the model, over all its
+    /// streams. Left out: as many as there is memory for.
+    #[schemars(range(min = 1, max = 1_024))]
+    pub(super) max_in_flight: Option<u32>,
+    /// Not for this model, which keeps states of each stream: refused.
+    pub(super) batch: Option<BatchSettings>,
 }
 
 const fn default_memory_frames() -> u16 {

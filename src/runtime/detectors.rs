@@ -8,6 +8,7 @@ use futures_util::stream::FuturesUnordered;
 use kameo::actor::Spawn;
 use tokio::sync::oneshot;
 
+use super::admission::Admission;
 use super::channel::{self, Receiver, Sender};
 use super::control::{LiveParams, Places};
 use super::ending::{Ending, ending};
@@ -15,14 +16,15 @@ use super::error::RuntimeError;
 use super::finish::{Finish, SinkList, SinkOutlet};
 use super::frame::{Inferred, Prepared, Sample};
 use super::models::{self, DetectorParts};
-use super::owner::{DescribeDevice, DeviceOwner, FRAMES_UNDER_WAY, OwnerArgs, OwnerReady};
+use super::owner::schedule::Order;
+use super::owner::{DescribeDevice, DeviceOwner, FRAMES_UNDER_WAY, LaneArgs, OwnerArgs, OwnerReady};
 use super::poses::Poses;
 use super::prepare::Prepare;
 use super::run::Shared;
 use super::stage::{Stage, StageLogic};
 use super::supervision::{RunsIn, WhenGivenUp, supervise};
 use crate::device::DeviceConfig;
-use crate::pipeline::{DetectorSettings, NodeKind, OnFull, OnStreamsFull, Pipeline, RestartSettings};
+use crate::pipeline::{DetectorSettings, NodeKind, OnFull, OnLate, OnStreamsFull, Pipeline, RestartSettings};
 use crate::telemetry::FrameSizes;
 
 /// The ways into the sinks, by the name of the actor that finishes for a detector.
@@ -57,12 +59,15 @@ pub(super) async fn start_detectors(
         })
         .collect();
     let workers = |settings: &DetectorSettings| {
-        let stateful = pipeline.models[&settings.model].family.is_stateful();
-        if stateful {
-            1
-        } else {
-            settings.prepare_workers as usize
-        }
+        let model = &pipeline.models[&settings.model];
+        let wanted = match model.family.is_stateful() {
+            true => 1,
+            false => settings.prepare_workers as usize,
+        };
+        // A worker that waits for its frame's turn must not be what the others wait for.
+        model
+            .max_in_flight
+            .map_or(wanted, |most| wanted.min(most as usize))
     };
     let to_device: usize = nodes
         .iter()
@@ -70,23 +75,32 @@ pub(super) async fn start_detectors(
         .sum();
     let (device_tx, device_rx) = channel::bounded::<Sample<Prepared>>(to_device, OnFull::Block);
     shared.board.add_queue("prepare", "device", device_tx.gauge());
-    let mut outputs = Vec::new();
+    let mut lanes = Vec::new();
     let mut results: Vec<Receiver<Sample<Inferred>>> = Vec::new();
-    for (name, _) in &nodes {
+    for (name, settings) in &nodes {
         let capacity = shared.capacity("device", &finish_name(name));
         let (tx, rx) = channel::bounded(capacity, OnFull::Block);
         shared.board.add_queue("device", &finish_name(name), tx.gauge());
-        // As many output slots as places in the channel: results always find room there.
-        outputs.push((tx, capacity));
+        let model = &pipeline.models[&settings.model];
+        let (batch, timeout_us) = match &model.batch {
+            Some(batch) => (batch.largest().into(), batch.timeout_us),
+            None => (1, 0),
+        };
+        let waiting = shared.capacity(&prepare_name(name), "device");
+        let input_slots = waiting + workers(settings) + FRAMES_UNDER_WAY * batch;
+        let most = model.max_in_flight.map_or(usize::MAX, |most| most as usize);
+        lanes.push(LaneArgs {
+            results: tx,
+            // As many output slots as places in the channel: results always find room there.
+            output_slots: capacity,
+            input_slots: input_slots.min(most),
+            batch_timeout: Duration::from_micros(timeout_us.into()),
+            // Nothing is missing from a deterministic run.
+            drop_late: settings.on_late == OnLate::Drop && !shared.lossless,
+        });
         results.push(rx);
     }
     let (hosts, builders): (Vec<_>, Vec<_>) = parts.into_iter().map(|part| (part.host, part.device)).unzip();
-    let input_slots = nodes
-        .iter()
-        .map(|(name, settings)| shared.capacity(&prepare_name(name), "device") + workers(settings))
-        .max()
-        .unwrap_or(0)
-        + FRAMES_UNDER_WAY;
     let device_settings = &pipeline.device;
     if !device_settings.faults.faults.is_empty() {
         let faults = device_settings.faults.faults.len();
@@ -108,9 +122,12 @@ pub(super) async fn start_detectors(
     let args = OwnerArgs {
         open: models::open_device(config, device_settings, restart.limit > 0, builders),
         input: device_rx,
-        outputs,
+        lanes,
+        order: match shared.lossless {
+            true => Order::Arrival,
+            false => Order::Deadline,
+        },
         ready: ready_tx,
-        input_slots,
         frame_deadline: Duration::from_millis(device_settings.frame_deadline_ms.into()),
         restart,
         ledger: Arc::clone(&shared.ledger),
@@ -161,6 +178,7 @@ pub(super) async fn start_detectors(
             name: prepare_name(name),
             index,
             model: Arc::clone(&host.model),
+            admission: Admission::new(pipeline.models[&settings.model].max_in_flight),
             slots: pools,
             output: device_tx.clone(),
             ledger: Arc::clone(&shared.ledger),

@@ -93,7 +93,14 @@ impl StageLogic for Finish {
     }
 
     fn work(&self, sample: Sample<Inferred>, (): ()) -> Result<Sample<Detections>, DropReason> {
-        let (mut sample, Inferred { output, placement }) = sample.replace(());
+        let (
+            mut sample,
+            Inferred {
+                output,
+                placement,
+                admitted,
+            },
+        ) = sample.replace(());
         sample.meta.times.begin(Stage::Finish, self.clock.now_ns());
         let bytes = output.bytes().map_err(|_| DropReason::DeviceError)?;
         let values: &[f32] = bytemuck::cast_slice(&bytes[..self.output_len * 4]);
@@ -104,7 +111,7 @@ impl StageLogic for Finish {
                 tracing::error!(actor = self.name, frame = %sample.meta.id, %error, "network output refused");
                 DropReason::DeviceError
             })?;
-        drop(output);
+        drop((output, admitted));
         sample.meta.times.end(Stage::Finish, self.clock.now_ns());
         Ok(sample.replace(detections).0)
     }

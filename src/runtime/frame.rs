@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::admission::Admitted;
 use super::slots::PooledSlot;
 use super::turns::Turn;
 use crate::io::bag::BagMessage;
@@ -25,6 +26,9 @@ pub struct FrameMeta {
     pub frame_id: Arc<str>,
     /// When the frame passed each stage so far.
     pub times: FrameTimes,
+    /// When its result is due, on the clock of the run: its release and the source's `deadline_ms`. `None` where the
+    /// source has none.
+    pub deadline_ns: Option<u64>,
     /// Whether no result of this stream came from the device before, as it is open now: the first frame of the
     /// stream, or the first one after a restart. Of models that keep states of a stream: whether this frame started
     /// from none. Known once the frame is back from the device.
@@ -96,6 +100,8 @@ pub(crate) struct Prepared {
     pub variant: usize,
     /// The network's inputs.
     pub inputs: Slots,
+    /// Its place among the detector's frames under way.
+    pub admitted: Admitted,
     /// Where results belong.
     pub placement: Placement,
 }
@@ -105,6 +111,8 @@ pub(crate) struct Prepared {
 pub(crate) struct Inferred {
     /// The network's output.
     pub output: PooledSlot,
+    /// Its place among the detector's frames under way, until the result is there.
+    pub admitted: Admitted,
     /// Where results belong.
     pub placement: Placement,
 }

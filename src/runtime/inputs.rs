@@ -290,6 +290,7 @@ pub(super) fn start_sources(
             watch: watch.clone(),
             board: Arc::clone(&shared.board),
             over: Arc::clone(&shared.sources_over),
+            deadline_ns: source.settings.deadline_ms.map(|ms| u64::from(ms) * 1_000_000),
         };
         let source = Source::new(args);
         endings.push(supervise(&watch, source, RunsIn::Task, WhenGivenUp::End, shared));

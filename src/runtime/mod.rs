@@ -6,6 +6,7 @@
 //!
 //! Called by `cli`; calls every room above it.
 
+mod admission;
 mod bag_feed;
 pub mod channel;
 mod control;
@@ -44,6 +45,7 @@ pub use drive::{TruthFrame, TruthImage};
 pub use error::RuntimeError;
 pub use frame::{Detected, FrameMeta, Message, Sample};
 pub use health::{ActiveReason, Health, HealthReport, PipelineState, Reason, ReasonKind, StateChange};
+pub use owner::schedule;
 pub use run::{Progress, RunOptions, RunOutput, run};
 pub use shutdown::Shutdown;
 pub use slots::{PooledSlot, SlotPool};

@@ -68,10 +68,8 @@ fn load(name: &str, settings: &ModelSettings) -> Result<DetectorParts, RuntimeEr
         })
     };
     let loaded = match &settings.family {
-        Family::Yolox(camera) => load_camera(name, settings.precision, camera, path()?, HeadKind::Yolox),
-        Family::FastestDet(camera) => {
-            load_camera(name, settings.precision, camera, path()?, HeadKind::FastestDet)
-        }
+        Family::Yolox(camera) => load_camera(name, settings, camera, path()?, HeadKind::Yolox),
+        Family::FastestDet(camera) => load_camera(name, settings, camera, path()?, HeadKind::FastestDet),
         Family::CenterPoint(lidar) => load_center_point(name, settings, lidar, path()?),
         Family::BevRing(temporal) => load_bev_ring(name, settings, temporal),
         Family::StreamQueries(temporal) => load_stream_queries(name, settings, temporal),
@@ -84,7 +82,7 @@ fn load(name: &str, settings: &ModelSettings) -> Result<DetectorParts, RuntimeEr
 
 fn load_camera(
     name: &str,
-    precision: Precision,
+    model: &ModelSettings,
     settings: &CameraSettings,
     path: &Path,
     kind: HeadKind,
@@ -101,9 +99,13 @@ fn load_camera(
             nms_iou: settings.nms_threshold,
             max_detections: settings.max_detections as usize,
         },
-        storage: storage_of(precision),
+        storage: storage_of(model.precision),
         weight_format: weight_format(settings.weight_format),
         decode_to_scale: settings.decode_to_scale,
+        batch_sizes: match &model.batch {
+            Some(batch) => batch.sizes.iter().map(|&size| size.into()).collect(),
+            None => Vec::new(),
+        },
         ..CameraSource::new(name, path, kind, preset)
     };
     let LoadedCamera { host, device } = source.load().map_err(|error| error.to_string())?;

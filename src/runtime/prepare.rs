@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use smallvec::SmallVec;
 
+use super::admission::{Admission, Admitted};
 use super::channel::Sender;
 use super::frame::{Message, Prepared, Sample, Slots};
 use super::poses::Poses;
@@ -32,6 +33,8 @@ pub(crate) struct Prepare {
     pub index: usize,
     /// Host half of the model.
     pub model: Arc<dyn HostModel>,
+    /// How many frames of the detector may be under way.
+    pub admission: Admission,
     /// Slots of the device, one pool an input.
     pub slots: Vec<SlotPool>,
     /// Channel to the device owner.
@@ -91,21 +94,26 @@ impl Trouble {
 impl StageLogic for Prepare {
     type In = ();
     type Out = Prepared;
-    type Permit = Slots;
+    type Permit = (Admitted, Slots);
 
     fn name(&self) -> &str {
         &self.name
     }
 
-    async fn admit(&self) -> Option<Slots> {
+    async fn admit(&self) -> Option<(Admitted, Slots)> {
+        let admitted = self.admission.admit().await;
         let mut slots = Slots::new();
         for pool in &self.slots {
             slots.push(pool.take().await?);
         }
-        Some(slots)
+        Some((admitted, slots))
     }
 
-    fn work(&self, mut sample: Sample<()>, mut inputs: Slots) -> Result<Sample<Prepared>, DropReason> {
+    fn work(
+        &self,
+        mut sample: Sample<()>,
+        (admitted, mut inputs): (Admitted, Slots),
+    ) -> Result<Sample<Prepared>, DropReason> {
         sample.meta.times.begin(Stage::Prepare, self.clock.now_ns());
         match self.prepare(&sample, &mut inputs) {
             Ok(PreparedFrame {
@@ -124,6 +132,7 @@ impl StageLogic for Prepare {
                         detector: self.index,
                         variant,
                         inputs,
+                        admitted,
                         placement,
                     })
                     .0)

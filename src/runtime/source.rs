@@ -164,6 +164,7 @@ pub(crate) struct Source {
     poses: Option<Arc<Poses>>,
     /// Its place in the order of a deterministic run.
     order: Option<Place>,
+    deadline_ns: Option<u64>,
 }
 
 /// A thread that plays.
@@ -222,6 +223,8 @@ pub(crate) struct SourceArgs {
     pub board: Arc<Board>,
     /// Told when everything is played.
     pub over: Arc<SourcesOver>,
+    /// From a frame's release until its result is due, in nanoseconds.
+    pub deadline_ns: Option<u64>,
 }
 
 impl kameo::Actor for Source {
@@ -329,6 +332,7 @@ impl Source {
             watch,
             board,
             over,
+            deadline_ns,
         } = args;
         Self {
             node,
@@ -348,6 +352,7 @@ impl Source {
             progress,
             poses,
             order,
+            deadline_ns,
         }
     }
 
@@ -515,6 +520,7 @@ impl Source {
                 times.end(Stage::Ingest, self.clock.now_ns());
                 times
             },
+            deadline_ns: self.deadline_ns.map(|after| released_ns.saturating_add(after)),
             fresh: false,
             freshness: None,
             within_capacity: None,

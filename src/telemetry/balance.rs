@@ -26,6 +26,8 @@ pub enum DropReason {
     DecodeFailed,
     /// A pixel or compression format that is not supported.
     UnsupportedEncoding,
+    /// Its deadline passed while it waited for the device, and its detector gives such frames up.
+    DeadlineMissed,
     /// Sent by the sensor and lost on the network, as the gap in its numbers tells.
     NotDelivered,
     /// Nobody subscribed to the results.
@@ -58,6 +60,7 @@ impl DropReason {
             Self::NoPose => "no_pose",
             Self::DecodeFailed => "decode_failed",
             Self::UnsupportedEncoding => "unsupported_encoding",
+            Self::DeadlineMissed => "deadline_missed",
             Self::NotDelivered => "not_delivered",
             Self::NoSubscriber => "no_subscriber",
             Self::Panicked => "panicked",

@@ -2,6 +2,7 @@
 
 mod camera;
 mod nodes;
+mod scheduling;
 mod temporal;
 
 use std::collections::BTreeMap;
@@ -219,11 +220,25 @@ impl Validator<'_> {
             RawModel::BevRing(raw) => Family::BevRing(raw.settings()),
             RawModel::StreamQueries(raw) => Family::StreamQueries(raw.settings()),
         };
+        let (max_in_flight, batch) = match raw {
+            RawModel::Yolox(raw) | RawModel::FastestDet(raw) => (raw.max_in_flight, &raw.batch),
+            RawModel::CenterPoint(raw) => (raw.max_in_flight, &raw.batch),
+            RawModel::BevRing(raw) | RawModel::StreamQueries(raw) => (raw.max_in_flight, &raw.batch),
+        };
+        self.check_batch(
+            entry,
+            batch.as_ref(),
+            &family,
+            max_in_flight,
+            (max_streams, on_full),
+        );
         ModelSettings {
             weights,
             precision,
             max_streams,
             on_full,
+            max_in_flight,
+            batch: batch.clone(),
             family,
         }
     }

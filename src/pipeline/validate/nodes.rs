@@ -196,6 +196,7 @@ impl Validator<'_> {
             model: raw.model,
             prepare_workers: raw.prepare_workers,
             finish_workers: raw.finish_workers,
+            on_late: raw.on_late,
         }
     }
 

@@ -211,9 +211,7 @@ impl DeviceOwner {
     /// There will be no device any more: what waits for one is dropped, and so is what still comes.
     pub(super) fn stand_down(&mut self) {
         self.state = State::Gone;
-        if let Some(sample) = self.held.take() {
-            self.turn_away(&sample);
-        }
+        self.turn_all_away();
     }
 }
 
@@ -245,6 +243,7 @@ mod tests {
     };
     use crate::pipeline::OnFull;
     use crate::runtime::channel;
+    use crate::runtime::owner::schedule::{Order, Schedule};
     use crate::runtime::slots::SlotPool;
     use crate::telemetry::{MonotonicClock, Streams};
     use crate::tensor::{DType, TensorSpec};
@@ -257,13 +256,16 @@ mod tests {
             recovery: recovery(1),
             lanes: Vec::new(),
             input: channel::bounded(1, OnFull::Block).1,
-            held: None,
+            ready: Schedule::new(Order::Deadline, &[]),
+            chosen: Vec::new(),
             flights: VecDeque::new(),
+            spare: Vec::new(),
+            frames_together: 0,
             returning: Vec::new(),
             known: HashSet::new(),
             last_replay_ns: 0,
             exhausted: false,
-            completed: Arc::new(Notify::new()),
+            woken: Arc::new(Notify::new()),
             frame_deadline: Duration::from_secs(30),
             ledger: Arc::new(Ledger::new(Streams::default())),
             clock: MonotonicClock::start(),
