@@ -13,6 +13,7 @@ use super::pipeline_args::{self, Format, PipelineArgs};
 use super::report;
 use crate::pipeline::{Overrides, Pipeline, Rate};
 use crate::runtime::{self, Progress, RunOptions, RunOutput, RuntimeError, Shutdown};
+use crate::telemetry::live::Live;
 
 /// How long frames under way get to come out after Ctrl-C.
 const DRAIN: Duration = Duration::from_millis(600);
@@ -104,6 +105,7 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         progress: Arc::new(Bar::new()),
         ros_node: None,
         build_only: args.build_only,
+        live: Live::default(),
     };
     let outcome = tokio.block_on(async {
         tokio::spawn(end_on_interrupt(shutdown.clone()));

@@ -8,7 +8,7 @@ use futures_util::stream::FuturesUnordered;
 use kameo::actor::Spawn;
 use tokio::sync::oneshot;
 
-use super::channel::{self, Receiver, Sender};
+use super::channel::{Receiver, Sender};
 use super::ending::{Ending, ending};
 use super::error::RuntimeError;
 use super::finish::{Finish, SinkOutlet};
@@ -64,12 +64,14 @@ pub(super) async fn start_detectors(
         .iter()
         .map(|(name, _)| shared.capacity(&prepare_name(name), "device"))
         .sum();
-    let (device_tx, device_rx) = channel::bounded::<Sample<Prepared>>(to_device, OnFull::Block);
+    let prepares: Vec<String> = nodes.iter().map(|(name, _)| prepare_name(name)).collect();
+    let (device_tx, device_rx) =
+        shared.channel::<Sample<Prepared>>(&prepares.join(", "), "device", to_device, OnFull::Block);
     let mut outputs = Vec::new();
     let mut results: Vec<Receiver<Sample<Inferred>>> = Vec::new();
     for (name, _) in &nodes {
         let capacity = shared.capacity("device", &finish_name(name));
-        let (tx, rx) = channel::bounded(capacity, OnFull::Block);
+        let (tx, rx) = shared.channel("device", &finish_name(name), capacity, OnFull::Block);
         // As many output slots as places in the channel: results always find room there.
         outputs.push((tx, capacity));
         results.push(rx);
@@ -108,6 +110,7 @@ pub(super) async fn start_detectors(
         frame_deadline: Duration::from_millis(device_settings.frame_deadline_ms.into()),
         restart,
         ledger: Arc::clone(&shared.ledger),
+        live: shared.live.clone(),
         clock: shared.clock,
         shutdown: shared.shutdown.clone(),
     };

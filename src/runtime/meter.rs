@@ -1,5 +1,6 @@
 //! Measures frames that came out and keeps what the report shows of them.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,10 +11,11 @@ use super::prepare::{read_cloud, thumbnail};
 use super::run::Progress;
 use crate::lidar::PointCloud;
 use crate::outputs::{DetectedObjects, Detections, Detections2D};
+use crate::telemetry::live::Live;
 use crate::telemetry::report::{ReportFrame, ReportPictures, SweepFrame, birds_eye_png};
 use crate::telemetry::{
-    LatencyOptions, LatencyRecorder, Ledger, MonotonicClock, Observation, Stage, StreamAccount, Streams,
-    Timeline,
+    FrameTimes, LatencyOptions, LatencyRecorder, Ledger, MonotonicClock, Observation, Stage, StreamAccount,
+    StreamId, Streams, Timeline,
 };
 
 /// Width and height of the gallery's pictures in pixels, at most.
@@ -32,6 +34,23 @@ pub(crate) struct Meter {
     live: bool,
     progress: Arc<dyn Progress>,
     ledger: Arc<Ledger>,
+    watch: Live,
+    metrics: Mutex<HashMap<StreamId, StreamMetrics>>,
+}
+
+/// What the `metrics` recorder is told of one stream.
+struct StreamMetrics {
+    total: metrics::Histogram,
+    deadline_misses: metrics::Counter,
+}
+
+impl StreamMetrics {
+    fn new(name: &Arc<str>) -> Self {
+        Self {
+            total: metrics::histogram!("sensorium_frame_seconds", "stream" => Arc::clone(name)),
+            deadline_misses: metrics::counter!("sensorium_deadline_misses_total", "stream" => Arc::clone(name)),
+        }
+    }
 }
 
 impl fmt::Debug for Meter {
@@ -51,7 +70,7 @@ impl Meter {
         options: LatencyOptions,
         gallery: bool,
         live: bool,
-        (progress, ledger): (Arc<dyn Progress>, Arc<Ledger>),
+        (progress, ledger, watch): (Arc<dyn Progress>, Arc<Ledger>, Live),
     ) -> Self {
         Self {
             clock,
@@ -61,6 +80,8 @@ impl Meter {
             live,
             progress,
             ledger,
+            watch,
+            metrics: Mutex::new(HashMap::new()),
         }
     }
 
@@ -80,10 +101,12 @@ impl Meter {
             times: &times,
             published_wall_ns,
         };
-        self.latency
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .record(&observation);
+        let deadline_ns = {
+            let mut latency = self.latency.lock().unwrap_or_else(PoisonError::into_inner);
+            latency.record(&observation);
+            latency.options().deadline_ns
+        };
+        self.tell_metrics(meta.id.stream, &times, deadline_ns);
         self.timeline
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -99,6 +122,20 @@ impl Meter {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .offer(&meta.stream, meta.stamp_ns, sample);
+        }
+    }
+
+    fn tell_metrics(&self, stream: StreamId, times: &FrameTimes, deadline_ns: Option<u64>) {
+        self.watch.came_out(stream, times);
+        let Some(total_ns) = times.total_ns() else { return };
+        let mut metrics = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
+        let metrics = metrics
+            .entry(stream)
+            .or_insert_with(|| StreamMetrics::new(&self.ledger.streams().name(stream)));
+        metrics.total.record(total_ns as f64 * 1e-9);
+        if deadline_ns.is_some_and(|deadline_ns| total_ns > deadline_ns) {
+            metrics.deadline_misses.increment(1);
+            self.watch.missed_deadline(stream);
         }
     }
 

@@ -146,6 +146,7 @@ fn sink_actor<S: Sink>(node: &str, sink: S, input: Receiver<SinkItem>, shared: &
         input,
         Arc::clone(&shared.sink_ledger),
         shared.shutdown.clone(),
+        shared.live.trace().cloned(),
     )
 }
 

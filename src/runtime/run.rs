@@ -22,6 +22,7 @@ use super::sinks::check_outputs;
 use crate::device::DeviceLayer;
 use crate::io::ros::RosNode;
 use crate::pipeline::{Clock, OnFull, Pipeline, Plan, Rate};
+use crate::telemetry::live::{Live, LiveState};
 use crate::telemetry::report::ReportPictures;
 use crate::telemetry::{
     ClockKind, LatencyOptions, Ledger, MonotonicClock, RunInfo, RunSummary, Streams, Timeline,
@@ -61,6 +62,8 @@ pub struct RunOptions {
     pub ros_node: Option<Arc<dyn RosNode>>,
     /// End as soon as the models are on the device, captured and warm, without a single frame.
     pub build_only: bool,
+    /// Told what happens while it happens.
+    pub live: Live,
 }
 
 impl fmt::Debug for RunOptions {
@@ -71,6 +74,7 @@ impl fmt::Debug for RunOptions {
             .field("device_environment", &self.device_environment)
             .field("ros_node", &self.ros_node)
             .field("build_only", &self.build_only)
+            .field("live", &self.live)
             .finish_non_exhaustive()
     }
 }
@@ -99,6 +103,7 @@ pub(super) struct Shared {
     pub(super) clock: MonotonicClock,
     pub(super) shutdown: Shutdown,
     pub(super) meter: Arc<Meter>,
+    pub(super) live: Live,
     plan: Plan,
     /// Nothing may be dropped.
     pub(super) lossless: bool,
@@ -111,11 +116,23 @@ impl Shared {
         let (senders, receivers): (BTreeMap<_, _>, Vec<_>) = planned
             .map(|c| {
                 let on_full = if self.lossless { OnFull::Block } else { c.on_full };
-                let (sender, receiver) = channel::bounded(c.capacity as usize, on_full);
+                let (sender, receiver) = self.channel(&c.from, &c.to, c.capacity as usize, on_full);
                 ((c.from.clone(), sender), receiver)
             })
             .unzip();
         (senders, Receiver::merge(receivers))
+    }
+
+    /// A channel between two actors that can be watched.
+    pub(super) fn channel<T>(
+        &self,
+        from: &str,
+        to: &str,
+        capacity: usize,
+        on_full: OnFull,
+    ) -> (Sender<T>, Receiver<T>) {
+        let gauge = self.live.queue(from, to, capacity, self.clock);
+        channel::gauged(capacity, on_full, gauge)
     }
 
     /// Places in the channel between two actors.
@@ -160,7 +177,7 @@ pub async fn run(
     } else {
         open_sources(pipeline, sensor_of, &truth, graph.as_ref())?
     };
-    let live = sources.iter().any(|source| source.settings.subscribe.is_some());
+    let is_live = sources.iter().any(|source| source.settings.subscribe.is_some());
     let first = sources.first().map(|source| &source.settings);
     let clock_kind = first.map_or(Clock::Bag, |settings| settings.clock);
     let lossless = clock_kind == Clock::Deterministic;
@@ -186,11 +203,17 @@ pub async fn run(
             Rate::Max => None,
         },
     };
-    let ledger = Arc::new(Ledger::new(streams.clone()));
-    let watched = (Arc::clone(&options.progress), Arc::clone(&ledger));
+    let live = options.live.clone();
+    if let Some(trace) = live.trace() {
+        trace.begin(clock, &streams);
+    }
+    let ledger = Arc::new(Ledger::new(streams.clone()).with_trace(live.trace().cloned()));
+    let sink_ledger = Arc::new(Ledger::new(Streams::default()));
+    live.begin(&pipeline.name, clock, &ledger, &sink_ledger);
+    let watched = (Arc::clone(&options.progress), Arc::clone(&ledger), live.clone());
     let shared = Shared {
         ledger,
-        sink_ledger: Arc::new(Ledger::new(Streams::default())),
+        sink_ledger,
         clock,
         shutdown: shutdown.clone(),
         meter: Arc::new(Meter::new(
@@ -198,9 +221,10 @@ pub async fn run(
             streams,
             latency_options,
             options.gallery,
-            live,
+            is_live,
             watched,
         )),
+        live,
         plan: pipeline.plan(),
         lossless,
     };
@@ -215,6 +239,7 @@ pub async fn run(
     let started_detectors =
         start_detectors(pipeline, config, detectors, &shared, outlets, &mut endings).await?;
     let (device, device_details) = started_detectors.device.clone();
+    shared.live.name_device(&device);
     if options.build_only {
         // Without sources and sinks the stages find their channels closed, and end.
         drop((sinks, started_detectors));
@@ -251,8 +276,10 @@ pub async fn run(
         );
     }
 
+    shared.live.set_state(LiveState::Ready, Vec::new());
     await_end(&mut endings, &shared.shutdown).await;
     options.progress.ended();
+    shared.live.set_state(LiveState::Ended, Vec::new());
     if let Some(graph) = graph {
         let closed = tokio::task::spawn_blocking(move || graph.close()).await;
         if let Ok(Err(error)) = closed {
@@ -265,7 +292,7 @@ pub async fn run(
         model: model_names(pipeline),
         device,
         device_details,
-        clock: match (lossless, live) {
+        clock: match (lossless, is_live) {
             (true, _) => ClockKind::Deterministic,
             (_, true) => ClockKind::Wall,
             _ => ClockKind::Bag,
@@ -289,7 +316,7 @@ pub async fn run(
         summary.mark_incomplete(fault.to_string());
     }
     // Live messages have no end of their own.
-    if shared.shutdown.is_draining() && !live {
+    if shared.shutdown.is_draining() && !is_live {
         summary.mark_incomplete("stopped before the end");
     }
     let gallery = shared.meter.gallery();

@@ -285,6 +285,9 @@ impl Source {
                 within_capacity: None,
                 device_restarts: 0,
             };
+            if let Some(trace) = self.ledger.trace() {
+                trace.passed_last(&self.node, id, &meta.times);
+            }
             let sample = Sample {
                 meta,
                 message: Arc::clone(&message),

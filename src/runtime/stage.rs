@@ -102,7 +102,12 @@ async fn settle<L: StageLogic>(
     outcome: Result<Finished<L::Out>, tokio::task::JoinError>,
 ) {
     match outcome {
-        Ok(Ok(sample)) => logic.emit(sample).await,
+        Ok(Ok(sample)) => {
+            if let Some(trace) = ledger.trace() {
+                trace.passed_last(logic.name(), id, &sample.meta.times);
+            }
+            logic.emit(sample).await;
+        }
         Ok(Err(reason)) => ledger.frame_dropped(id, logic.name(), reason),
         Err(error) => {
             tracing::error!(actor = logic.name(), frame = %id, %error, "a worker panicked; its frame is lost");

@@ -166,6 +166,7 @@ impl DeviceOwner {
         meta.fresh = self.known.insert(meta.id.stream);
         meta.device_restarts = u32::try_from(self.ledger.device_restarts()).unwrap_or(u32::MAX);
         let id = meta.id;
+        self.watch(&meta);
         let sample = Sample {
             meta,
             message,
@@ -174,6 +175,22 @@ impl DeviceOwner {
         // There are no more output slots than places in the channel, so it is full only if it is closed.
         if self.lanes[lane].results.try_send(sample).is_err() {
             self.ledger.frame_dropped(id, NAME, DropReason::ShuttingDown);
+        }
+    }
+
+    /// Tells whoever watches what a frame did on the device.
+    fn watch(&self, meta: &FrameMeta) {
+        for (stage, span) in meta.times.spans() {
+            match stage {
+                Stage::Replay => self.live.device().replayed(span.started_ns, span.finished_ns),
+                Stage::Upload | Stage::Readback => {
+                    self.live.device().transferred(span.started_ns, span.finished_ns);
+                }
+                _ => {}
+            }
+        }
+        if let Some(trace) = self.ledger.trace() {
+            trace.passed_device(meta.id, &meta.times);
         }
     }
 

@@ -26,6 +26,7 @@ use super::slots::{PooledSlot, SlotPool};
 use crate::device::{Device, DeviceChoice, OpenedDevice};
 use crate::perception::ModelTrace;
 use crate::pipeline::RestartSettings;
+use crate::telemetry::live::Live;
 use crate::telemetry::{DropReason, Ledger, MonotonicClock, StreamId};
 
 /// Frames between upload and read at a time: one replays while the next one uploads.
@@ -68,6 +69,8 @@ pub(crate) struct OwnerArgs {
     pub restart: RestartSettings,
     /// Accounts.
     pub ledger: Arc<Ledger>,
+    /// Told what the device's queues do.
+    pub live: Live,
     /// Clock of the run.
     pub clock: MonotonicClock,
     /// End of the run.
@@ -133,6 +136,7 @@ pub(crate) struct DeviceOwner {
     completed: Arc<Notify>,
     frame_deadline: Duration,
     ledger: Arc<Ledger>,
+    live: Live,
     clock: MonotonicClock,
     shutdown: Shutdown,
 }
@@ -287,6 +291,7 @@ impl DeviceOwner {
             frame_deadline,
             restart,
             ledger,
+            live,
             clock,
             shutdown,
         } = args;
@@ -320,6 +325,7 @@ impl DeviceOwner {
             completed: Arc::new(Notify::new()),
             frame_deadline,
             ledger,
+            live,
             clock,
             shutdown,
         };

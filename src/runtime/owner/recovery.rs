@@ -243,6 +243,7 @@ mod tests {
     use crate::pipeline::OnFull;
     use crate::runtime::channel;
     use crate::runtime::slots::SlotPool;
+    use crate::telemetry::live::Live;
     use crate::telemetry::{MonotonicClock, Streams};
     use crate::tensor::{DType, TensorSpec};
 
@@ -263,6 +264,7 @@ mod tests {
             completed: Arc::new(Notify::new()),
             frame_deadline: Duration::from_secs(30),
             ledger: Arc::new(Ledger::new(Streams::default())),
+            live: Live::default(),
             clock: MonotonicClock::start(),
             shutdown: Shutdown::default(),
         };

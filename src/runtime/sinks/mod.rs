@@ -24,6 +24,7 @@ use super::finish::SinkItem;
 use super::frame::{Detected, Sample};
 use super::shutdown::Shutdown;
 use crate::telemetry::jsonl::FrameLine;
+use crate::telemetry::trace_file::TraceFile;
 use crate::telemetry::{DropReason, Ledger};
 
 /// A place that results go to.
@@ -53,6 +54,7 @@ pub(crate) struct SinkActor<S: Sink> {
     ledger: Arc<Ledger>,
     shutdown: Shutdown,
     failed: bool,
+    trace: Option<Arc<TraceFile>>,
 }
 
 impl<S: Sink> SinkActor<S> {
@@ -63,6 +65,7 @@ impl<S: Sink> SinkActor<S> {
         input: Receiver<SinkItem>,
         ledger: Arc<Ledger>,
         shutdown: Shutdown,
+        trace: Option<Arc<TraceFile>>,
     ) -> Self {
         Self {
             node: node.into(),
@@ -71,6 +74,7 @@ impl<S: Sink> SinkActor<S> {
             ledger,
             shutdown,
             failed: false,
+            trace,
         }
     }
 
@@ -122,8 +126,12 @@ impl<S: Sink> kameo::Actor for SinkActor<S> {
                     .frame_dropped(account, &self.node, DropReason::SinkFailed);
                 continue;
             }
+            let started_ns = self.trace.as_ref().map(|trace| trace.now_ns());
             match sink.write(&sample).await {
                 Ok(()) => {
+                    if let (Some(trace), Some(started_ns)) = (&self.trace, started_ns) {
+                        trace.written(&self.node, sample.meta.id, &sample.meta.times, started_ns);
+                    }
                     self.ledger.frame_out(account);
                 }
                 Err(reason) => {
