@@ -24,6 +24,7 @@ mod router;
 mod run;
 mod schema;
 mod sim;
+mod watching;
 
 use std::process::ExitCode;
 

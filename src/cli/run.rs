@@ -11,9 +11,9 @@ use miette::{IntoDiagnostic, Report, WrapErr, miette};
 
 use super::pipeline_args::{self, Format, PipelineArgs};
 use super::report;
+use super::watching::WatchArgs;
 use crate::pipeline::{Overrides, Pipeline, Rate};
 use crate::runtime::{self, Progress, RunOptions, RunOutput, RuntimeError, Shutdown};
-use crate::telemetry::live::Live;
 
 /// How long frames under way get to come out after Ctrl-C.
 const DRAIN: Duration = Duration::from_millis(600);
@@ -64,6 +64,8 @@ pub(super) struct Args {
     /// Leaves timing fields out of JSON lines and published results.
     #[arg(long)]
     no_latency: bool,
+    #[command(flatten)]
+    watch: WatchArgs,
     /// Form of the summary at the end.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -92,6 +94,8 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         crate::telemetry::report::prepare_dir(dir).into_diagnostic()?;
     }
 
+    let watch = args.watch.open()?;
+
     let tokio = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -105,14 +109,17 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         progress: Arc::new(Bar::new()),
         ros_node: None,
         build_only: args.build_only,
-        live: Live::default(),
+        live: watch.live.clone(),
     };
     let outcome = tokio.block_on(async {
+        // It answers until the run is over.
+        let _observer = watch.start().await?;
         tokio::spawn(end_on_interrupt(shutdown.clone()));
-        runtime::run(&pipeline, options, shutdown).await
+        runtime::run(&pipeline, options, shutdown).await.map_err(explain)
     });
     tokio.shutdown_timeout(Duration::from_millis(500));
-    let output = outcome.map_err(explain)?;
+    let output = outcome?;
+    let untraced = watch.finish();
 
     match args.format {
         Format::Text => report::print(&output.summary.table())?,
@@ -131,13 +138,13 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
             .into_diagnostic()
             .wrap_err("the report cannot be written")?;
     }
-    let code = if output.faults.is_empty() {
+    let code = if output.faults.is_empty() && untraced.is_none() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     };
-    for fault in output.faults {
-        report::show(&explain(fault));
+    for fault in output.faults.into_iter().map(explain).chain(untraced) {
+        report::show(&fault);
     }
     Ok(code)
 }

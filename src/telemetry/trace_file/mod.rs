@@ -19,7 +19,6 @@ mod writer;
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -152,12 +151,7 @@ impl TraceFile {
         let (events, inbox) = sync_channel(BACKLOG);
         let names = Arc::new(Names::default());
         let (dropped, ending) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-        let writer = Writer::new(
-            BufWriter::new(file),
-            inbox,
-            Arc::clone(&names),
-            Arc::clone(&dropped),
-        );
+        let writer = Writer::new(file, inbox, Arc::clone(&names), Arc::clone(&dropped));
         let until = Arc::clone(&ending);
         let thread = std::thread::Builder::new()
             .name("sensorium-trace".into())

@@ -15,6 +15,9 @@ use crate::telemetry::{FrameId, Stage, StreamId};
 /// more than telling.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// Text that is handed to the system at a time.
+const BUFFER_BYTES: usize = 64 * 1024;
+
 /// Numbers of the processes that a viewer shows.
 const ACTORS: u32 = 1;
 const QUEUES: u32 = 2;
@@ -24,6 +27,8 @@ const LANES_APART: u32 = 64;
 
 pub(super) struct Writer<W> {
     out: W,
+    /// Whole records only: a process that is killed leaves no half of one.
+    buffer: Vec<u8>,
     inbox: Receiver<Event>,
     names: Arc<Names>,
     dropped: Arc<AtomicU64>,
@@ -39,6 +44,7 @@ impl<W: Write> Writer<W> {
     pub(super) fn new(out: W, inbox: Receiver<Event>, names: Arc<Names>, dropped: Arc<AtomicU64>) -> Self {
         Self {
             out,
+            buffer: Vec::with_capacity(2 * BUFFER_BYTES),
             inbox,
             names,
             dropped,
@@ -52,7 +58,7 @@ impl<W: Write> Writer<W> {
 
     /// Writes until it is told that nothing more will come. The number of slices and lengths.
     pub(super) fn run(mut self, ending: &AtomicBool) -> io::Result<u64> {
-        self.out.write_all(b"[")?;
+        self.buffer.push(b'[');
         for (pid, name) in [(ACTORS, "actors"), (QUEUES, "queues")] {
             self.record(&format!(
                 r#"{{"ph":"M","name":"process_name","pid":{pid},"tid":0,"args":{{"name":"{name}"}}}}"#
@@ -64,14 +70,14 @@ impl<W: Write> Writer<W> {
             while let Ok(event) = self.inbox.try_recv() {
                 self.write(event)?;
             }
-            self.out.flush()?;
+            self.flush()?;
             if is_last {
                 break;
             }
             std::thread::park_timeout(PAUSE);
         }
-        self.out.write_all(b"\n]\n")?;
-        self.out.flush()?;
+        self.buffer.extend_from_slice(b"\n]\n");
+        self.flush()?;
         Ok(self.events)
     }
 
@@ -175,8 +181,18 @@ impl<W: Write> Writer<W> {
         } else {
             b"\n"
         };
-        self.out.write_all(separator)?;
-        self.out.write_all(json.as_bytes())
+        self.buffer.extend_from_slice(separator);
+        self.buffer.extend_from_slice(json.as_bytes());
+        match self.buffer.len() {
+            bytes if bytes < BUFFER_BYTES => Ok(()),
+            _ => self.flush(),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.write_all(&self.buffer)?;
+        self.buffer.clear();
+        self.out.flush()
     }
 }
 
