@@ -331,3 +331,81 @@ fn a_run_that_nobody_watches_listens_nowhere() {
     assert_eq!(outcome.code, Some(0));
     assert!(!outcome.told.contains("http://"), "{}", outcome.told);
 }
+
+#[test]
+fn top_shows_a_run_once_and_says_what_is_wrong_where_there_is_none() {
+    let lab = Lab::new();
+    lab.bag(&damaged(3_000));
+    let run = Watched::start(&lab, &["--rate", "1", "--jsonl", "out.jsonl"]);
+    run.until(|status| status["streams"][0]["drops"][0]["count"].as_u64() >= Some(4));
+    let address = run.address().to_string();
+    let mut command = tiny::sensorium();
+    let shown = command.args(["top", &address, "--once"]).output().unwrap();
+    let text = String::from_utf8(shown.stdout).unwrap();
+    assert!(
+        shown.status.success(),
+        "{text} {}",
+        String::from_utf8_lossy(&shown.stderr)
+    );
+    run.end();
+    let line = |start: &str| {
+        let mut lines = text.lines();
+        lines
+            .find(|line| line.starts_with(start))
+            .unwrap_or_else(|| panic!("{start}: {text}"))
+            .to_owned()
+    };
+    assert!(text.starts_with("tiny  ready  up 0:00:"), "{text}");
+    let stream: Vec<String> = line(TOPIC).split_whitespace().map(str::to_owned).collect();
+    let rate: f64 = stream[1].parse().unwrap();
+    assert!((20.0..60.0).contains(&rate), "{text}");
+    assert_eq!(stream[stream.len() - 1], "decode_failed", "{text}");
+    for part in [
+        "stage, ms",
+        "replay",
+        "queue",
+        "camera → detector/prepare",
+        "written: jsonl",
+    ] {
+        let _ = line(part);
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+
+    let gone = tiny::outcome(tiny::sensorium().args(["top", &address, "--once"]));
+    assert_eq!(gone.code, Some(1));
+    assert!(
+        gone.told.contains(&format!("no run answers at http://{address}")),
+        "{gone:?}"
+    );
+    assert!(
+        gone.told.contains("start the run with `--listen 127.0.0.1:9100`"),
+        "{gone:?}"
+    );
+    let no_terminal = tiny::outcome(tiny::sensorium().args(["top", &address, "--columns", "100"]));
+    assert_eq!(no_terminal.code, Some(2), "{no_terminal:?}");
+}
+
+#[test]
+fn top_asks_with_a_token_where_one_is_required() {
+    let lab = Lab::new();
+    lab.bag(&film(TOPIC, 3_000, PERIOD_NS));
+    std::fs::write(lab.path("token"), "a-token-of-some-length\n").unwrap();
+    let run = Watched::start(&lab, &["--rate", "1", "--token-file", "token"]);
+    let address = run.address().to_string();
+    let top = || {
+        let mut command = tiny::sensorium();
+        command
+            .args(["top", &address, "--once"])
+            .env_remove("SENSORIUM_HTTP_TOKEN");
+        command
+    };
+    let without = tiny::outcome(&mut top());
+    let by_file = tiny::outcome(top().arg("--token-file").arg(lab.path("token")));
+    let by_environment = tiny::outcome(top().env("SENSORIUM_HTTP_TOKEN", "a-token-of-some-length"));
+    run.end();
+    assert_eq!(
+        (without.code, by_file.code, by_environment.code),
+        (Some(1), Some(0), Some(0))
+    );
+    assert!(without.told.contains("asks for a token"), "{without:?}");
+}

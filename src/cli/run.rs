@@ -1,5 +1,6 @@
 //! `sensorium run`: plays a pipeline.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -64,6 +65,9 @@ pub(super) struct Args {
     /// Leaves timing fields out of JSON lines and published results.
     #[arg(long)]
     no_latency: bool,
+    /// Lets the Foxglove viewer connect and shows it images and point clouds with what was found in them.
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:8765")]
+    foxglove: Option<SocketAddr>,
     #[command(flatten)]
     watch: WatchArgs,
     /// Form of the summary at the end.
@@ -85,7 +89,10 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         remap: args.remap,
         ..args.pipeline.overrides()
     };
-    let pipeline = Pipeline::load(&args.pipeline.file, &overrides)?;
+    let mut pipeline = Pipeline::load(&args.pipeline.file, &overrides)?;
+    if let Some(address) = args.foxglove {
+        pipeline = pipeline.with_foxglove(address);
+    }
     for warning in &pipeline.warnings {
         report::show(&Report::new(warning.clone()));
     }
@@ -238,6 +245,11 @@ impl Progress for Bar {
             "{source} is ready and subscribes to {}; Ctrl-C ends the run",
             topics.join(", ")
         );
+    }
+
+    fn listens(&self, publisher: &str, url: &str) {
+        let line = format!("{publisher} waits for Foxglove at {url}");
+        self.bar.suspend(|| eprintln!("{line}"));
     }
 
     fn message(&self) {

@@ -6,9 +6,7 @@ use std::sync::Arc;
 use clap::{Args, ValueHint};
 use miette::{IntoDiagnostic, Report, miette};
 
-use crate::server::listen::ListenAddress;
-use crate::server::observe::{Metrics, Observed, Observer};
-use crate::server::token::{Token, TokenError};
+use crate::server::observe::{ListenAddress, Metrics, Observed, Observer, Token, TokenError};
 use crate::telemetry::live::Live;
 use crate::telemetry::trace_file::TraceFile;
 

@@ -134,7 +134,7 @@ pub(super) async fn start_detectors(
     let publisher = pipeline
         .nodes
         .iter()
-        .find(|node| matches!(node.kind, NodeKind::Publisher(_)));
+        .find(|node| matches!(&node.kind, NodeKind::Publisher(publisher) if publisher.measures()));
     let measured_by_publisher = |detector: &str| {
         publisher.is_some_and(|publisher| {
             let fed_by = |edge: &crate::pipeline::Edge| edge.to == publisher.name && edge.from == detector;

@@ -15,8 +15,9 @@ use super::models;
 use super::poses::Poses;
 use super::ros::{Audience, RosGraph, RosSink, RosSinkParts};
 use super::run::{RunOptions, Shared};
-use super::sinks::{JsonLinesSink, PublisherSink, RecorderSink, Sink, SinkActor};
+use super::sinks::{JsonLinesSink, PublisherSink, RecorderSink, Sink, SinkActor, ViewerSink};
 use super::topics::PlayedTopic;
+use crate::io::foxglove_live::FoxgloveServer;
 use crate::io::zenoh::ZenohPublisher;
 use crate::perception::Sensor;
 use crate::pipeline::{Node, NodeKind, Pipeline, PublisherSettings, Ros2PublisherSettings};
@@ -72,7 +73,7 @@ pub(super) fn plan_sinks<'a>(pipeline: &'a Pipeline, shared: &Shared) -> (Vec<Pl
 pub(super) async fn start_sinks(
     pipeline: &Pipeline,
     sinks: Vec<PlannedSink<'_>>,
-    graph: Option<GraphSinks>,
+    (graph, poses): (Option<GraphSinks>, Option<Arc<Poses>>),
     shared: &Shared,
     options: &RunOptions,
     endings: &mut FuturesUnordered<Ending>,
@@ -117,6 +118,21 @@ pub(super) async fn start_sinks(
                     sink.add_to(audiences.entry(detector.to_owned()).or_default());
                 }
                 // Publishing may wait for the network.
+                let actor = sink_actor(name, sink, input, shared);
+                endings.push(ending(name.clone(), SinkActor::spawn_in_thread(actor)));
+            }
+            NodeKind::Publisher(PublisherSettings::Foxglove(settings)) => {
+                let named = format!("sensorium {}", pipeline.name);
+                let server = FoxgloveServer::start(settings.address, &named).await;
+                let server = server.map_err(|e| RuntimeError::Sink {
+                    node: name.clone(),
+                    reason: e.to_string(),
+                })?;
+                options
+                    .progress
+                    .listens(name, &format!("ws://{}", server.address()));
+                // It makes messages of whole clouds, and does not measure: who looks must change nothing.
+                let sink = ViewerSink::new(server, poses.clone());
                 let actor = sink_actor(name, sink, input, shared);
                 endings.push(ending(name.clone(), SinkActor::spawn_in_thread(actor)));
             }

@@ -36,6 +36,10 @@ pub trait Progress: Send + Sync {
     fn subscribes(&self, source: &str, topics: &[Arc<str>]) {
         let _ = (source, topics);
     }
+    /// A publisher waits for clients at this URL from now on.
+    fn listens(&self, publisher: &str, url: &str) {
+        let _ = (publisher, url);
+    }
     /// One more message was played.
     fn message(&self);
     /// A result came out so long after its frame was due; so many objects are in it, and so many frames were dropped so
@@ -244,13 +248,14 @@ pub async fn run(
         // Without sources and sinks the stages find their channels closed, and end.
         drop((sinks, started_detectors));
     } else {
+        let poses = started_detectors.poses.clone();
         let streams = |source: &OpenSource| (source.node.clone(), source.topics.clone());
         let graph = graph.as_ref().map(|graph| GraphSinks {
             graph: Arc::clone(graph),
             streams: sources.iter().map(streams).collect(),
             poses: started_detectors.poses.clone(),
         });
-        let audiences = start_sinks(pipeline, sinks, graph, &shared, &options, &mut endings).await?;
+        let audiences = start_sinks(pipeline, sinks, (graph, poses), &shared, &options, &mut endings).await?;
         options
             .progress
             .started(sources.iter().map(|source| source.frames).sum());

@@ -4,6 +4,7 @@ mod json_lines;
 mod outputs;
 mod publisher;
 mod recorder;
+mod viewer;
 
 use std::fmt;
 use std::future::Future;
@@ -17,6 +18,7 @@ pub(crate) use json_lines::JsonLinesSink;
 pub(crate) use outputs::check_outputs;
 pub(crate) use publisher::PublisherSink;
 pub(crate) use recorder::RecorderSink;
+pub(crate) use viewer::ViewerSink;
 
 use super::RuntimeError;
 use super::channel::Receiver;

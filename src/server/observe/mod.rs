@@ -2,17 +2,21 @@
 //!
 //! Requests are answered from readings that nobody waits for, so that no client can hold a frame up.
 
+mod listen;
 mod recorder;
 mod routes;
+mod token;
 
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
+pub use listen::{
+    ConnectionLimits, LimitedConnection, LimitedListener, ListenAddress, ListenAddressError, ListenError,
+};
 pub use recorder::{Metrics, MetricsError};
+pub use token::{Token, TokenError};
 
-use super::listen::{ConnectionLimits, LimitedListener, ListenAddress, ListenError};
-use super::token::Token;
 use crate::telemetry::live::Live;
 
 /// Connections at a time: a few collectors and a few people.

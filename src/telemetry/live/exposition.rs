@@ -46,6 +46,10 @@ pub fn describe_metrics() {
         "sensorium_actor_restarts_total",
         "How often an actor was started again, by actor."
     );
+    describe_counter!(
+        "sensorium_preprocess_plans_total",
+        "Images for whose size the tables of pre-processing were at hand (result=\"hit\") or had to be made (\"miss\")."
+    );
     describe_histogram!(
         "sensorium_stage_seconds",
         "Time of the frames that came out at each stage: waiting for it (part=\"wait\") and in it (part=\"service\")."

@@ -76,6 +76,12 @@ impl Token {
         Self::new(std::fs::read_to_string(path).map_err(refuse)?.trim())
     }
 
+    /// The value of the header that shows it.
+    #[must_use]
+    pub fn header(&self) -> String {
+        format!("Bearer {}", self.0)
+    }
+
     /// Whether the value of an `Authorization` header shows this token. How long it takes does not tell how much of it
     /// is right.
     #[must_use]
