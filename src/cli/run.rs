@@ -116,6 +116,7 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         progress: Arc::new(Bar::new()),
         ros_node: None,
         build_only: args.build_only,
+        control: watch.control.clone(),
         live: watch.live.clone(),
     };
     let outcome = tokio.block_on(async {
@@ -211,6 +212,9 @@ pub(super) fn explain(error: RuntimeError) -> Report {
         RuntimeError::Sink { .. } => "correct what is wrong there, or leave this output away",
         RuntimeError::Unwritable { .. } => "name a file in a folder that exists and can be written",
         RuntimeError::ActorDied { .. } => "this is a fault of the program; -vv logs what led to it",
+        RuntimeError::GivenUp { .. } => {
+            "`supervision` of the pipeline file says how often an actor may fail; -vv logs what led to it"
+        }
         RuntimeError::Incomplete(_) => "or write it into the pipeline file",
     };
     miette!(help = help, "{error}")

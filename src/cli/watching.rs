@@ -6,6 +6,7 @@ use std::sync::Arc;
 use clap::{Args, ValueHint};
 use miette::{IntoDiagnostic, Report, miette};
 
+use crate::runtime::Control;
 use crate::server::observe::{ListenAddress, Metrics, Observed, Observer, Token, TokenError};
 use crate::telemetry::live::Live;
 use crate::telemetry::trace_file::TraceFile;
@@ -36,6 +37,8 @@ pub(super) struct WatchArgs {
 pub(super) struct Watch {
     /// To be handed to the run.
     pub(super) live: Live,
+    /// To be handed to the run.
+    pub(super) control: Control,
     listen: Option<(ListenAddress, Metrics, Option<Token>)>,
 }
 
@@ -68,7 +71,11 @@ impl WatchArgs {
                 Some((address, Metrics::install().into_diagnostic()?, token))
             }
         };
-        Ok(Watch { live, listen })
+        Ok(Watch {
+            live,
+            control: Control::default(),
+            listen,
+        })
     }
 
     fn token(&self) -> miette::Result<Option<Token>> {
@@ -107,8 +114,10 @@ impl Watch {
         };
         let observed = Observed {
             live: self.live.clone(),
+            control: self.control.clone(),
             metrics: metrics.clone(),
             token: token.clone(),
+            is_local: address.is_loopback(),
         };
         let started = Observer::start(*address, observed).await;
         let observer = started.map_err(|error| {

@@ -32,6 +32,7 @@ mod settings;
 mod shape;
 mod source;
 mod substitute;
+mod supervision;
 mod tree;
 mod validate;
 mod words;
@@ -50,3 +51,4 @@ pub use settings::{
     Transport, WeightFormat, ZenohMode, ZenohPublisherSettings,
 };
 pub use substitute::Environment;
+pub use supervision::{ActorFault, ActorFaultKind, OnSinkFailure, SupervisionSettings};

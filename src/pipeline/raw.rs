@@ -17,6 +17,7 @@ use super::settings::{
     Clock, DEFAULT_FRAME_DEADLINE_MS, OnFull, OnStreamsFull, Precision, RestartSettings, SimulateSettings,
     Transport, WeightFormat, ZenohMode,
 };
+use super::supervision::SupervisionSettings;
 use crate::device::{
     ARENA_MIB, Backends, Bf16Sums, DeviceConfig, QUEUES, SPIN_US, THREADS, TRACE_REGION_MIB,
 };
@@ -51,6 +52,9 @@ pub(super) struct RawPipeline {
     /// Sizes and policies of the channels between nodes. Left out: the defaults of `channels.default`.
     #[serde(default)]
     pub(super) channels: RawChannels,
+    /// What becomes of actors that fail, and when the pipeline counts as degraded.
+    #[serde(default)]
+    pub(super) supervision: SupervisionSettings,
 }
 
 /// The device that runs the models.

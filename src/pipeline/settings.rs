@@ -11,6 +11,7 @@ use super::camera::CameraSettings;
 use super::foxglove::FoxglovePublisherSettings;
 use super::problem::Problem;
 use super::ros2::{Ros2PublisherSettings, Ros2Settings, Subscribe};
+use super::supervision::SupervisionSettings;
 use super::words::words;
 use crate::device::{DeviceConfig, DeviceLayer, FaultPlan};
 
@@ -32,6 +33,8 @@ pub struct Pipeline {
     pub nodes: Vec<Node>,
     /// Connections, in the order of the receiving node.
     pub edges: Vec<Edge>,
+    /// What becomes of actors that fail.
+    pub supervision: SupervisionSettings,
     /// Names of the recorders and JSON-lines sinks that are off because they have no path.
     pub inactive: Vec<String>,
     /// Things that work, but hardly as meant.

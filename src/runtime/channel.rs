@@ -3,6 +3,7 @@
 //! flume moves the items; what it lacks is "keep the newest". A sender with that policy holds a receiving end
 //! too and takes the oldest item out itself, so that the item can be accounted for.
 
+use std::fmt;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,6 +23,33 @@ pub struct Sender<T> {
     on_full: OnFull,
     gauge: Option<Arc<QueueGauge>>,
     reader_gone: Arc<AtomicBool>,
+}
+
+/// How full a channel is.
+pub(crate) struct Gauge {
+    items: Box<dyn Fn() -> Option<usize> + Send + Sync>,
+    capacity: usize,
+}
+
+impl Gauge {
+    /// Items that wait; `None` once nobody can send any more.
+    pub(crate) fn len(&self) -> Option<usize> {
+        (self.items)()
+    }
+
+    /// Items that the channel holds.
+    pub(crate) const fn capacity(&self) -> usize {
+        self.capacity
+    }
+}
+
+impl fmt::Debug for Gauge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gauge")
+            .field("len", &self.len())
+            .field("capacity", &self.capacity)
+            .finish()
+    }
 }
 
 /// The receiving end of one channel, or of several that lead to one reader. It has one reader at a time: with more
@@ -223,6 +251,19 @@ impl<T> Sender<T> {
     /// room, and with all of them at it no thread might be left to receive.
     fn alone(&self) -> Option<MutexGuard<'_, flume::Receiver<Item<T>>>> {
         Some(lock(self.oldest.as_ref()?))
+    }
+}
+
+impl<T: Send + 'static> Sender<T> {
+    /// Tells how full the channel is without keeping it open.
+    pub(crate) fn gauge(&self) -> Gauge {
+        Gauge {
+            items: Box::new({
+                let items = self.items.downgrade();
+                move || Some(items.upgrade()?.len())
+            }),
+            capacity: self.items.capacity().unwrap_or(0),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The detectors of a run: the device is opened, and each detector gets its stages around it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use futures_util::stream::FuturesUnordered;
@@ -9,18 +9,20 @@ use kameo::actor::Spawn;
 use tokio::sync::oneshot;
 
 use super::channel::{Receiver, Sender};
+use super::control::{LiveParams, Places};
 use super::ending::{Ending, ending};
 use super::error::RuntimeError;
-use super::finish::{Finish, SinkOutlet};
+use super::finish::{Finish, SinkList, SinkOutlet};
 use super::frame::{Inferred, Prepared, Sample};
 use super::models::{self, DetectorParts};
 use super::owner::{DescribeDevice, DeviceOwner, FRAMES_UNDER_WAY, OwnerArgs, OwnerReady};
 use super::poses::Poses;
 use super::prepare::Prepare;
 use super::run::Shared;
-use super::stage::Stage;
+use super::stage::{Stage, StageLogic};
+use super::supervision::{RunsIn, WhenGivenUp, supervise};
 use crate::device::DeviceConfig;
-use crate::pipeline::{DetectorSettings, NodeKind, OnFull, Pipeline, RestartSettings};
+use crate::pipeline::{DetectorSettings, NodeKind, OnFull, OnStreamsFull, Pipeline, RestartSettings};
 use crate::telemetry::FrameSizes;
 
 /// The ways into the sinks, by the name of the actor that finishes for a detector.
@@ -34,6 +36,8 @@ pub(super) struct StartedDetectors {
     pub(super) inlets: HashMap<(String, String), Sender<Sample<()>>>,
     /// Where transforms go; `None` where no detector asks for poses.
     pub(super) poses: Option<Arc<Poses>>,
+    /// The sinks of each detector, by the name of the actor that finishes for it, while there is one.
+    pub(super) sink_lists: Vec<(String, Weak<SinkList>)>,
 }
 
 pub(super) async fn start_detectors(
@@ -113,6 +117,7 @@ pub(super) async fn start_detectors(
         live: shared.live.clone(),
         clock: shared.clock,
         shutdown: shared.shutdown.clone(),
+        board: Arc::clone(&shared.board),
     };
     let owner = DeviceOwner::spawn_in_thread(args);
     let OwnerReady {
@@ -122,6 +127,7 @@ pub(super) async fn start_detectors(
     } = ready_rx
         .await
         .map_err(|_| RuntimeError::Device("the device owner stopped while opening the device".into()))??;
+    shared.board.device_opened(&device);
     if let Ok(description) = owner.ask(DescribeDevice).await {
         tracing::info!(%description, "device ready");
     }
@@ -130,6 +136,7 @@ pub(super) async fn start_detectors(
     let world = hosts.iter().find_map(|host| host.world_frame.as_deref());
     let poses = world.map(|world| Arc::new(Poses::new(world)));
     let mut inlets = HashMap::new();
+    let mut sink_lists = Vec::new();
     // The first publisher measures what it publishes; other detectors are measured when their results are out.
     let publisher = pipeline
         .nodes
@@ -172,13 +179,26 @@ pub(super) async fn start_detectors(
             Arc::clone(&shared.ledger),
             shared.shutdown.clone(),
         );
-        endings.push(ending(prepare_name(name), Stage::spawn(stage)));
+        endings.push(start_stage(&prepare_name(name), stage, shared));
 
+        let model = &pipeline.models[&settings.model];
+        let places = match model.on_full {
+            OnStreamsFull::Reject => model.max_streams.into(),
+            // A detector without state loses nothing when a stream gives up its place.
+            _ => usize::MAX,
+        };
+        let params = Arc::new(LiveParams::new(host.model.call_params()));
+        shared
+            .board
+            .add_detector(name, &params, &Arc::new(Places::new(places)));
+        let sinks = SinkList::new(outlets.remove(&finish_name(name)).unwrap_or_default());
+        sink_lists.push((finish_name(name), Arc::downgrade(&sinks)));
         let finish = Finish {
             name: finish_name(name),
             model: host.model,
             output_len: host.output_len,
-            sinks: outlets.remove(&finish_name(name)).unwrap_or_default(),
+            sinks,
+            params,
             ledger: Arc::clone(&shared.ledger),
             sink_ledger: Arc::clone(&shared.sink_ledger),
             meter: (!measured_by_publisher(name)).then(|| Arc::clone(&shared.meter)),
@@ -191,13 +211,21 @@ pub(super) async fn start_detectors(
             Arc::clone(&shared.ledger),
             shared.shutdown.clone(),
         );
-        endings.push(ending(finish_name(name), Stage::spawn(stage)));
+        endings.push(start_stage(&finish_name(name), stage, shared));
     }
     Ok(StartedDetectors {
         device: (device, device_details),
         inlets,
         poses,
+        sink_lists,
     })
+}
+
+/// Starts a stage under supervision.
+fn start_stage<L: StageLogic>(name: &str, stage: Stage<L>, shared: &Shared) -> Ending {
+    let watch = shared.watch(name);
+    let stage = stage.watched(&watch);
+    supervise(&watch, stage, RunsIn::Task, WhenGivenUp::End, shared)
 }
 
 /// Name of the actor that prepares for a detector.

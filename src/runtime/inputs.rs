@@ -1,25 +1,25 @@
 //! The sources of a run: bags are opened, streams get their places, and the playing starts.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::stream::FuturesUnordered;
-use kameo::actor::Spawn;
 
 use super::RuntimeError;
+use super::bag_feed::BagFeed;
+use super::control::SourceLink;
 use super::detectors::StartedDetectors;
-use super::drive::{DriveFeed, TruthLog, drive_topics};
-use super::ending::{Ending, ending};
+use super::drive::{DriveDesk, DriveFeed, TruthLog, drive_topics};
+use super::ending::Ending;
 use super::models;
 use super::outlets::Audiences;
-use super::ros::{self, LiveFeed, RosGraph, type_of};
+use super::ros::{self, LiveDesk, LiveFeed, RosGraph, type_of};
 use super::run::{RunOptions, Shared};
-use super::source::{BagFeed, Feed, Outlet, Source, SourceArgs};
+use super::source::{Feed, Outlet, OutletLink, Source, SourceArgs, TopicDesk};
+use super::supervision::{RunsIn, WhenGivenUp, supervise};
 use super::topics::{PlayedTopic, choose_topics, transform_topics};
 use crate::io::bag::Bag;
 use crate::perception::Sensor;
-use crate::pipeline::{Node, NodeKind, OnStreamsFull, Pipeline, Rate, SourceSettings, Topics};
-use crate::telemetry::StreamId;
+use crate::pipeline::{Node, NodeKind, Pipeline, Rate, SourceSettings, Topics};
 
 /// A source that is ready to play.
 pub(super) struct OpenSource {
@@ -28,6 +28,7 @@ pub(super) struct OpenSource {
     /// Its settings.
     pub(super) settings: SourceSettings,
     feed: Box<dyn Feed>,
+    desk: Arc<dyn TopicDesk>,
     /// Topics of the streams.
     pub(super) topics: Vec<PlayedTopic>,
     /// Frames that will be played.
@@ -61,6 +62,7 @@ pub(super) fn open_sources(
                     topics,
                     frames: feed.messages(),
                     feed: Box::new(feed),
+                    desk: Arc::new(DriveDesk),
                 }
             }
             None => open_bag(pipeline, node, settings, &sensor_of)?,
@@ -107,10 +109,12 @@ fn open_bag(
     if sensors.contains(&Sensor::Lidar) {
         all.extend(transform_topics(&bag));
     }
+    let feed = BagFeed::new(&node.name, bag, all);
     Ok(OpenSource {
         node: node.name.clone(),
         settings: settings.clone(),
-        feed: Box::new(BagFeed { bag, topics: all }),
+        desk: feed.desk(),
+        feed: Box::new(feed),
         topics,
         frames,
     })
@@ -169,6 +173,7 @@ fn open_live(
         let type_name = type_of(sensor, &topic);
         topics.push((topic.into(), type_name));
     }
+    let desk = LiveDesk::new(graph, sensor, &topics);
     Ok(OpenSource {
         node: node.name.clone(),
         settings: settings.clone(),
@@ -178,9 +183,10 @@ fn open_live(
             .collect(),
         feed: Box::new(LiveFeed {
             graph: Arc::clone(graph),
-            topics,
+            desk: Arc::clone(&desk),
             transforms: sensor == Sensor::Lidar,
         }),
+        desk,
         frames: 0,
     })
 }
@@ -198,10 +204,8 @@ pub(super) fn start_sources(
     let is_detector = |node: &&Node| matches!(node.kind, NodeKind::Detector(_));
     let detector_count = pipeline.nodes.iter().filter(is_detector).count();
     let source_count = sources.len();
-    // Streams of each detector that have a place, by the name of its node.
-    let mut placed: HashMap<&str, usize> = HashMap::new();
     for source in sources {
-        let mut outlets = Vec::new();
+        let (mut outlets, mut links) = (Vec::new(), Vec::new());
         for node in &pipeline.nodes {
             let NodeKind::Detector(settings) = &node.kind else {
                 continue;
@@ -214,47 +218,59 @@ pub(super) fn start_sources(
             let sensor = models::sensor_of(&model.family);
             let taken = source.topics.iter().filter(|topic| topic.sensor == sensor);
             let topics: Vec<Arc<str>> = taken.map(|topic| Arc::clone(&topic.name)).collect();
-            let room = match model.on_full {
-                OnStreamsFull::Reject => {
-                    let placed = placed.entry(&node.name).or_default();
-                    let room = (model.max_streams as usize).saturating_sub(*placed);
-                    *placed += topics.len();
-                    room
-                }
-                // A detector without state loses nothing when a stream gives up its place.
-                _ => usize::MAX,
+            // As long as is needed to tell streams apart.
+            let mut prefix = String::new();
+            if detector_count > 1 {
+                prefix = format!("{} ", node.name);
+            }
+            if source_count > 1 {
+                prefix = format!("{prefix}{} ", source.node);
+            }
+            let Some(places) = shared.board.places(&node.name) else {
+                continue;
             };
-            let stream_of = |topic: &Arc<str>| -> (Arc<str>, StreamId) {
-                // As long as is needed to tell streams apart.
-                let mut name = topic.to_string();
-                if source_count > 1 {
-                    name = format!("{} {name}", source.node);
-                }
-                if detector_count > 1 {
-                    name = format!("{} {name}", node.name);
-                }
-                (Arc::clone(topic), shared.ledger.streams().register(&name))
+            let link = OutletLink {
+                detector: node.name.as_str().into(),
+                streams: Arc::default(),
+                sensor,
+                prefix,
+                timed: !shared.lossless
+                    && (source.settings.subscribe.is_some()
+                        || matches!(source.settings.rate, Rate::Times(_))),
             };
-            let rejected: Vec<Arc<str>> = topics.iter().skip(room).cloned().collect();
-            for topic in &rejected {
-                tracing::warn!(
-                    detector = node.name,
-                    %topic,
-                    max_streams = model.max_streams,
-                    "more streams than the model has room for; this one is dropped"
-                );
+            for topic in &topics {
+                let stream = link.stream(&source.node.as_str().into(), topic, &shared.ledger);
+                if !places.take(stream.id) {
+                    tracing::warn!(
+                        detector = node.name,
+                        %topic,
+                        max_streams = model.max_streams,
+                        "more streams than the model has room for; this one is dropped"
+                    );
+                }
+                stream.arrived(shared.clock.now_ns());
+                shared.board.add_stream(&stream);
+                link.streams.add(stream);
             }
             outlets.push(Outlet {
                 channel,
-                streams: topics.iter().map(stream_of).collect(),
-                rejected,
+                streams: Arc::clone(&link.streams),
+                places,
                 node: node.name.as_str().into(),
                 audience: audiences.get(&node.name).cloned(),
             });
+            links.push(link);
         }
+        let name: Arc<str> = source.node.as_str().into();
+        shared.board.add_source(SourceLink {
+            node: Arc::clone(&name),
+            desk: source.desk,
+            outlets: links,
+        });
+        let watch = shared.watch(&name);
         let progress = Arc::clone(&options.progress);
         let args = SourceArgs {
-            node: source.node.as_str().into(),
+            node: name,
             feed: source.feed,
             rate: if shared.lossless {
                 Rate::Max
@@ -267,7 +283,11 @@ pub(super) fn start_sources(
             shutdown: shared.shutdown.clone(),
             progress: Arc::new(move || progress.message()),
             poses: detectors.poses.clone(),
+            watch: watch.clone(),
+            board: Arc::clone(&shared.board),
+            over: Arc::clone(&shared.sources_over),
         };
-        endings.push(ending(source.node, Source::spawn(args)));
+        let source = Source::new(args);
+        endings.push(supervise(&watch, source, RunsIn::Task, WhenGivenUp::End, shared));
     }
 }

@@ -5,8 +5,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::control::Board;
 use super::frame::{Detected, Sample};
 use super::gallery::Gallery;
+use super::health::{Lateness, Punctuality, Reason, ReasonKind};
 use super::prepare::{read_cloud, thumbnail};
 use super::run::Progress;
 use crate::lidar::PointCloud;
@@ -34,6 +36,9 @@ pub(crate) struct Meter {
     live: bool,
     progress: Arc<dyn Progress>,
     ledger: Arc<Ledger>,
+    board: Arc<Board>,
+    deadline_ns: Option<u64>,
+    lateness: Mutex<Lateness>,
     watch: Live,
     metrics: Mutex<HashMap<StreamId, StreamMetrics>>,
 }
@@ -70,7 +75,7 @@ impl Meter {
         options: LatencyOptions,
         gallery: bool,
         live: bool,
-        (progress, ledger, watch): (Arc<dyn Progress>, Arc<Ledger>, Live),
+        (progress, ledger, (board, watch)): (Arc<dyn Progress>, Arc<Ledger>, (Arc<Board>, Live)),
     ) -> Self {
         Self {
             clock,
@@ -80,6 +85,9 @@ impl Meter {
             live,
             progress,
             ledger,
+            board,
+            deadline_ns: options.deadline_ns,
+            lateness: Mutex::default(),
             watch,
             metrics: Mutex::new(HashMap::new()),
         }
@@ -101,12 +109,10 @@ impl Meter {
             times: &times,
             published_wall_ns,
         };
-        let deadline_ns = {
-            let mut latency = self.latency.lock().unwrap_or_else(PoisonError::into_inner);
-            latency.record(&observation);
-            latency.options().deadline_ns
-        };
-        self.tell_metrics(meta.id.stream, &times, deadline_ns);
+        self.latency
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .record(&observation);
         self.timeline
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -114,6 +120,8 @@ impl Meter {
         let accounts = self.ledger.accounts();
         let dropped = accounts.iter().map(StreamAccount::dropped).sum();
         let latency_ns = self.clock.now_ns().saturating_sub(times.released_ns());
+        self.judge(meta.id.stream, times.total_ns());
+        self.tell_metrics(meta.id.stream, &times);
         let latency = Duration::from_nanos(latency_ns);
         self.progress
             .result(sample.payload.detections.len(), latency, dropped);
@@ -125,7 +133,26 @@ impl Meter {
         }
     }
 
-    fn tell_metrics(&self, stream: StreamId, times: &FrameTimes, deadline_ns: Option<u64>) {
+    /// Says when the results of a stream begin to be late, and when they no longer are.
+    fn judge(&self, stream: StreamId, total_ns: Option<u64>) {
+        let (Some(deadline_ns), Some(total_ns)) = (self.deadline_ns, total_ns) else {
+            return;
+        };
+        let mut lateness = self.lateness.lock().unwrap_or_else(PoisonError::into_inner);
+        let change = lateness.note(stream, total_ns > deadline_ns);
+        drop(lateness);
+        let name = || self.ledger.streams().name(stream);
+        match change {
+            Some(Punctuality::Late(percent)) => self.board.raise(Reason::DeadlineMisses {
+                stream: name().to_string(),
+                percent,
+            }),
+            Some(Punctuality::Punctual) => self.board.clear(ReasonKind::DeadlineMisses, &name()),
+            None => {}
+        }
+    }
+
+    fn tell_metrics(&self, stream: StreamId, times: &FrameTimes) {
         self.watch.came_out(stream, times);
         let Some(total_ns) = times.total_ns() else { return };
         let mut metrics = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
@@ -133,7 +160,7 @@ impl Meter {
             .entry(stream)
             .or_insert_with(|| StreamMetrics::new(&self.ledger.streams().name(stream)));
         metrics.total.record(total_ns as f64 * 1e-9);
-        if deadline_ns.is_some_and(|deadline_ns| total_ns > deadline_ns) {
+        if self.deadline_ns.is_some_and(|deadline_ns| total_ns > deadline_ns) {
             metrics.deadline_misses.increment(1);
             self.watch.missed_deadline(stream);
         }

@@ -6,7 +6,9 @@
 //!
 //! Called by `cli`; calls every room above it.
 
+mod bag_feed;
 pub mod channel;
+mod control;
 mod detectors;
 mod drive;
 mod ending;
@@ -14,6 +16,7 @@ mod error;
 mod finish;
 mod frame;
 mod gallery;
+mod health;
 mod inputs;
 mod meter;
 mod models;
@@ -24,16 +27,23 @@ mod prepare;
 mod ros;
 mod run;
 mod shutdown;
+mod sink_desk;
 mod sinks;
 mod slots;
 mod source;
 mod stage;
+mod supervision;
 mod topics;
 
+pub use control::{
+    Control, ControlError, DeviceStatus, PipelineStatus, QueueStatus, RunPhase, StageStatus, StreamFlow,
+    StreamStatus,
+};
 pub use drive::{TruthFrame, TruthImage};
 pub use error::RuntimeError;
 pub use frame::{Detected, FrameMeta, Message, Sample};
+pub use health::{ActiveReason, Health, HealthReport, PipelineState, Reason, ReasonKind, StateChange};
 pub use run::{Progress, RunOptions, RunOutput, run};
 pub use shutdown::Shutdown;
 pub use slots::{PooledSlot, SlotPool};
-pub use stage::{Stage, StageLogic};
+pub use stage::{Stage, StageError, StageLogic};

@@ -2,26 +2,31 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::stream::FuturesUnordered;
 
 use super::channel::{self, Receiver, Sender};
+use super::control::{Board, Control, Pulse, RunLink};
 use super::detectors::start_detectors;
 use super::drive::{TruthFrame, TruthImage, TruthLog};
-use super::ending::{Ending, await_end};
+use super::ending::{Crew, Ending, await_end};
 use super::error::RuntimeError;
+use super::health::PipelineState;
 use super::inputs::{OpenSource, open_sources, start_sources};
 use super::meter::Meter;
 use super::models;
 use super::outlets::{GraphSinks, plan_sinks, start_sinks};
+use super::poses::Poses;
 use super::ros::{self, RosGraph};
 use super::shutdown::Shutdown;
+use super::sink_desk::SinkDesk;
 use super::sinks::check_outputs;
+use super::supervision::{ActorWatch, SourcesOver, watch_over};
 use crate::device::DeviceLayer;
 use crate::io::ros::RosNode;
-use crate::pipeline::{Clock, OnFull, Pipeline, Plan, Rate};
+use crate::pipeline::{Clock, OnFull, Pipeline, Plan, Rate, SupervisionSettings};
 use crate::telemetry::live::{Live, LiveState};
 use crate::telemetry::report::ReportPictures;
 use crate::telemetry::{
@@ -66,6 +71,8 @@ pub struct RunOptions {
     pub ros_node: Option<Arc<dyn RosNode>>,
     /// End as soon as the models are on the device, captured and warm, without a single frame.
     pub build_only: bool,
+    /// What the run is watched and changed with: keep a clone. It is for this run alone.
+    pub control: Control,
     /// Told what happens while it happens.
     pub live: Live,
 }
@@ -101,6 +108,7 @@ pub struct RunOutput {
 }
 
 /// What the parts of a run share.
+#[derive(Clone)]
 pub(super) struct Shared {
     pub(super) ledger: Arc<Ledger>,
     pub(super) sink_ledger: Arc<Ledger>,
@@ -108,14 +116,26 @@ pub(super) struct Shared {
     pub(super) shutdown: Shutdown,
     pub(super) meter: Arc<Meter>,
     pub(super) live: Live,
-    plan: Plan,
+    pub(super) progress: Arc<dyn Progress>,
+    /// Where transforms go, once the detectors are there and one of them asks for poses.
+    pub(super) poses: Arc<OnceLock<Arc<Poses>>>,
+    plan: Arc<Plan>,
     /// Nothing may be dropped.
     pub(super) lossless: bool,
+    /// Where the parts tell of themselves.
+    pub(super) board: Arc<Board>,
+    /// What becomes of actors that fail.
+    pub(super) supervision: SupervisionSettings,
+    /// Sources that have played everything.
+    pub(super) sources_over: Arc<SourcesOver>,
 }
 
 impl Shared {
     /// The channels into an actor: a sender for each actor that feeds it, by name.
-    pub(super) fn channel_into<T>(&self, to: &str) -> (BTreeMap<String, Sender<T>>, Receiver<T>) {
+    pub(super) fn channel_into<T: Send + 'static>(
+        &self,
+        to: &str,
+    ) -> (BTreeMap<String, Sender<T>>, Receiver<T>) {
         let planned = self.plan.channels.iter().filter(|c| c.to == to);
         let (senders, receivers): (BTreeMap<_, _>, Vec<_>) = planned
             .map(|c| {
@@ -128,7 +148,7 @@ impl Shared {
     }
 
     /// A channel between two actors that can be watched.
-    pub(super) fn channel<T>(
+    pub(super) fn channel<T: Send + 'static>(
         &self,
         from: &str,
         to: &str,
@@ -136,7 +156,16 @@ impl Shared {
         on_full: OnFull,
     ) -> (Sender<T>, Receiver<T>) {
         let gauge = self.live.queue(from, to, capacity, self.clock);
-        channel::gauged(capacity, on_full, gauge)
+        let (sender, receiver) = channel::gauged(capacity, on_full, gauge);
+        self.board.add_queue(from, to, sender.gauge());
+        (sender, receiver)
+    }
+
+    /// Takes note of an actor that is about to be started.
+    pub(super) fn watch(&self, actor: &str) -> ActorWatch {
+        let pulse = Pulse::new(actor, self.clock);
+        self.board.add_pulse(&pulse);
+        ActorWatch::new(&self.board, pulse, &self.supervision)
     }
 
     /// Places in the channel between two actors.
@@ -155,6 +184,21 @@ impl Shared {
 /// Whatever keeps the run from starting: a bag, a model, a device or a sink that cannot be opened. What goes
 /// wrong later is in [`RunOutput::faults`].
 pub async fn run(
+    pipeline: &Pipeline,
+    options: RunOptions,
+    shutdown: Shutdown,
+) -> Result<RunOutput, RuntimeError> {
+    let board = Arc::clone(options.control.board());
+    shutdown.report_to(&board);
+    let outcome = run_to_the_end(pipeline, options, shutdown).await;
+    if let Err(error) = &outcome {
+        board.fail(error);
+    }
+    board.end();
+    outcome
+}
+
+async fn run_to_the_end(
     pipeline: &Pipeline,
     options: RunOptions,
     shutdown: Shutdown,
@@ -181,7 +225,7 @@ pub async fn run(
     } else {
         open_sources(pipeline, sensor_of, &truth, graph.as_ref())?
     };
-    let is_live = sources.iter().any(|source| source.settings.subscribe.is_some());
+    let live = sources.iter().any(|source| source.settings.subscribe.is_some());
     let first = sources.first().map(|source| &source.settings);
     let clock_kind = first.map_or(Clock::Bag, |settings| settings.clock);
     let lossless = clock_kind == Clock::Deterministic;
@@ -207,14 +251,48 @@ pub async fn run(
             Rate::Max => None,
         },
     };
-    let live = options.live.clone();
-    if let Some(trace) = live.trace() {
+    let watching = options.live.clone();
+    if let Some(trace) = watching.trace() {
         trace.begin(clock, &streams);
     }
-    let ledger = Arc::new(Ledger::new(streams.clone()).with_trace(live.trace().cloned()));
+    let ledger = Arc::new(Ledger::new(streams.clone()).with_trace(watching.trace().cloned()));
     let sink_ledger = Arc::new(Ledger::new(Streams::default()));
-    live.begin(&pipeline.name, clock, &ledger, &sink_ledger);
-    let watched = (Arc::clone(&options.progress), Arc::clone(&ledger), live.clone());
+    watching.begin(&pipeline.name, clock, &ledger, &sink_ledger);
+    let board = Arc::clone(options.control.board());
+    let watched = (
+        Arc::clone(&options.progress),
+        Arc::clone(&ledger),
+        (Arc::clone(&board), watching.clone()),
+    );
+    let begun = board.begin(RunLink {
+        pipeline: pipeline.name.clone(),
+        clock,
+        ledger: Arc::clone(&ledger),
+        shutdown: shutdown.clone(),
+        lossless,
+    });
+    if !begun {
+        return Err(RuntimeError::Incomplete(
+            "a control is for one run, and this one has had its run".into(),
+        ));
+    }
+    let mut supervision = pipeline.supervision.clone();
+    if lossless {
+        // What an actor held when it failed is missing, and how long anything takes depends on the machine.
+        supervision = SupervisionSettings {
+            limit: 0,
+            watchdog_ms: 0,
+            silence_ms: 0,
+            ..supervision
+        };
+    }
+    if !supervision.fault.is_empty() {
+        let faults = supervision.fault.len();
+        tracing::warn!(
+            faults,
+            "faults are injected into actors: this is a switch for tests"
+        );
+    }
     let shared = Shared {
         ledger,
         sink_ledger,
@@ -225,12 +303,17 @@ pub async fn run(
             streams,
             latency_options,
             options.gallery,
-            is_live,
+            live,
             watched,
         )),
-        live,
-        plan: pipeline.plan(),
+        live: watching,
+        progress: Arc::clone(&options.progress),
+        poses: Arc::default(),
+        plan: Arc::new(pipeline.plan()),
         lossless,
+        board,
+        supervision,
+        sources_over: Arc::default(),
     };
 
     let detectors = match loaded {
@@ -239,23 +322,31 @@ pub async fn run(
     };
     let (sinks, outlets) = plan_sinks(pipeline, &shared);
     let mut endings: FuturesUnordered<Ending> = FuturesUnordered::new();
+    let (crew, joining) = Crew::new();
     let config = pipeline.device.config(&options.device_environment);
-    let started_detectors =
+    let mut started_detectors =
         start_detectors(pipeline, config, detectors, &shared, outlets, &mut endings).await?;
     let (device, device_details) = started_detectors.device.clone();
     shared.live.name_device(&device);
+    if let Some(poses) = &started_detectors.poses {
+        // The cell is empty: detectors are started once.
+        let _ = shared.poses.set(Arc::clone(poses));
+    }
+    let sink_lists = std::mem::take(&mut started_detectors.sink_lists);
+    let desk = Arc::new(SinkDesk::new(&shared, options.with_latency, crew, sink_lists));
+    shared.board.set_sinks(&desk);
     if options.build_only {
         // Without sources and sinks the stages find their channels closed, and end.
         drop((sinks, started_detectors));
     } else {
-        let poses = started_detectors.poses.clone();
         let streams = |source: &OpenSource| (source.node.clone(), source.topics.clone());
         let graph = graph.as_ref().map(|graph| GraphSinks {
             graph: Arc::clone(graph),
             streams: sources.iter().map(streams).collect(),
             poses: started_detectors.poses.clone(),
         });
-        let audiences = start_sinks(pipeline, sinks, (graph, poses), &shared, &options, &mut endings).await?;
+        let audiences =
+            start_sinks(pipeline, sinks, graph, &shared, (&options, &*desk), &mut endings).await?;
         options
             .progress
             .started(sources.iter().map(|source| source.frames).sum());
@@ -281,10 +372,19 @@ pub async fn run(
         );
     }
 
-    shared.live.set_state(LiveState::Ready, Vec::new());
-    await_end(&mut endings, &shared.shutdown).await;
-    options.progress.ended();
+    let telling = tokio::spawn(tell_state(options.control.clone(), shared.live.clone()));
+    shared.board.started();
+    let watchdog = watch_over(
+        Arc::clone(&shared.board),
+        shared.supervision.clone(),
+        Arc::clone(&shared.sources_over),
+    );
+    let watchdog = tokio::spawn(watchdog);
+    await_end(&mut endings, joining, &shared.shutdown).await;
+    watchdog.abort();
+    telling.abort();
     shared.live.set_state(LiveState::Ended, Vec::new());
+    options.progress.ended();
     if let Some(graph) = graph {
         let closed = tokio::task::spawn_blocking(move || graph.close()).await;
         if let Ok(Err(error)) = closed {
@@ -297,7 +397,7 @@ pub async fn run(
         model: model_names(pipeline),
         device,
         device_details,
-        clock: match (lossless, is_live) {
+        clock: match (lossless, live) {
             (true, _) => ClockKind::Deterministic,
             (_, true) => ClockKind::Wall,
             _ => ClockKind::Bag,
@@ -321,7 +421,7 @@ pub async fn run(
         summary.mark_incomplete(fault.to_string());
     }
     // Live messages have no end of their own.
-    if shared.shutdown.is_draining() && !is_live {
+    if shared.shutdown.is_draining() && !live {
         summary.mark_incomplete("stopped before the end");
     }
     let gallery = shared.meter.gallery();
@@ -334,6 +434,25 @@ pub async fn run(
         image_truth,
         faults,
     })
+}
+
+/// Tells whoever watches what the pipeline is about, whenever that changes.
+async fn tell_state(control: Control, live: Live) {
+    let mut told = control.subscribe();
+    loop {
+        let report = told.borrow_and_update().clone();
+        let state = match report.state {
+            PipelineState::Starting => LiveState::Starting,
+            PipelineState::Ready => LiveState::Ready,
+            PipelineState::Degraded => LiveState::Degraded,
+            PipelineState::Failed => LiveState::Failed,
+        };
+        let reasons = report.reasons.iter().map(|active| active.reason.to_string());
+        live.set_state(state, reasons.chain(report.error).collect());
+        if told.changed().await.is_err() {
+            return;
+        }
+    }
 }
 
 /// The node of a pipeline that takes part in the ROS 2 graph.

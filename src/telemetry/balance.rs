@@ -40,6 +40,10 @@ pub enum DropReason {
     SinkFailed,
     /// Still under way when the run was stopped.
     ShuttingDown,
+    /// The worker that held the frame stood still for too long.
+    Stalled,
+    /// The stream is paused.
+    StreamPaused,
 }
 
 impl DropReason {
@@ -61,6 +65,8 @@ impl DropReason {
             Self::StreamRejected => "stream_rejected",
             Self::SinkFailed => "sink_failed",
             Self::ShuttingDown => "shutting_down",
+            Self::Stalled => "stalled",
+            Self::StreamPaused => "stream_paused",
         }
     }
 }
@@ -193,6 +199,8 @@ mod tests {
             DropReason::StreamRejected,
             DropReason::SinkFailed,
             DropReason::ShuttingDown,
+            DropReason::Stalled,
+            DropReason::StreamPaused,
         ] {
             assert_eq!(serde_json::to_string(&reason).unwrap(), format!("\"{reason}\""));
         }

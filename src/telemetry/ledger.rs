@@ -243,6 +243,27 @@ impl Ledger {
         }
     }
 
+    /// Settles a frame as dropped unless it is settled already: for whoever cleans up after a fault and cannot know how
+    /// far the frame had got. Whether it was still open.
+    pub fn frame_abandoned(&self, frame: FrameId, place: &str, reason: DropReason) -> bool {
+        let mut accounts = self.lock();
+        let account = self.account(&mut accounts, frame.stream);
+        let open = account.open.binary_search(&frame.seq).is_ok();
+        drop(accounts);
+        if open {
+            self.frame_dropped(frame, place, reason);
+        }
+        open
+    }
+
+    /// Frames of a stream that are not settled yet.
+    #[must_use]
+    pub fn frames_open(&self, stream: StreamId) -> u64 {
+        let mut accounts = self.lock();
+        let account = self.account(&mut accounts, stream);
+        account.open.len() as u64 + account.overlooked
+    }
+
     /// Counts that a device which was lost is open again.
     pub fn device_restarted(&self) {
         self.device_restarts.fetch_add(1, Ordering::Relaxed);

@@ -142,6 +142,7 @@ pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
         build_only: false,
         live: crate::telemetry::live::Live::default(),
         progress: Arc::new(Live::new()),
+        control: runtime::Control::default(),
     };
     let outcome = tokio.block_on(async {
         tokio::spawn(end_on_interrupt(shutdown.clone()));

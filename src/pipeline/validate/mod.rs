@@ -14,6 +14,7 @@ use super::raw::{RawBf16Sums, RawCenterPoint, RawDevice, RawModel, RawNode, RawP
 use super::ros2::{RawRos2, Ros2Settings};
 use super::settings::{CenterPointSettings, DeviceSettings, Family, ModelSettings, Node, NodeKind, Pipeline};
 use super::source::{Span, source};
+use super::supervision::check_faults;
 use super::tree::{self, Entry};
 use crate::device::{Backends, Bf16Sums, DeviceLayer, Threads};
 
@@ -96,7 +97,7 @@ impl Validator<'_> {
             .collect();
         let mut edges = connected.edges;
         edges.retain(|edge| !inactive.contains(&edge.to));
-        Pipeline {
+        let pipeline = Pipeline {
             file: path.to_owned(),
             ros2: self.ros2(&raw.pipeline, std::mem::take(&mut raw.ros2)),
             name: raw.pipeline,
@@ -104,10 +105,13 @@ impl Validator<'_> {
             models,
             nodes,
             edges,
+            supervision: raw.supervision,
             inactive,
             warnings: std::mem::take(&mut self.warnings),
             missing: std::mem::take(&mut self.missing),
-        }
+        };
+        check_faults(&pipeline.supervision.fault, &pipeline.plan(), tree, self.problems);
+        pipeline
     }
 
     /// The settings of the file and those of `--set`, each with the keys that it really says.

@@ -20,6 +20,7 @@ use self::flights::Flight;
 use self::recovery::{Outage, Recovery, close_in_time};
 use super::RuntimeError;
 use super::channel::{Receiver, Sender};
+use super::control::Board;
 use super::frame::{Inferred, Prepared, Sample};
 use super::shutdown::Shutdown;
 use super::slots::{PooledSlot, SlotPool};
@@ -75,6 +76,8 @@ pub(crate) struct OwnerArgs {
     pub clock: MonotonicClock,
     /// End of the run.
     pub shutdown: Shutdown,
+    /// Told of losses.
+    pub board: Arc<Board>,
 }
 
 /// What the owner tells when it is ready.
@@ -139,6 +142,7 @@ pub(crate) struct DeviceOwner {
     live: Live,
     clock: MonotonicClock,
     shutdown: Shutdown,
+    board: Arc<Board>,
 }
 
 /// Asks the owner what it runs; answered as JSON text.
@@ -294,6 +298,7 @@ impl DeviceOwner {
             live,
             clock,
             shutdown,
+            board,
         } = args;
         let mut recovery = Recovery::new(restart);
         let opened = recovery.open_first(&mut open, &ledger, &shutdown).await;
@@ -328,6 +333,7 @@ impl DeviceOwner {
             live,
             clock,
             shutdown,
+            board,
         };
         owner.put_up(opened, traces);
         Ok((owner, ready, told))

@@ -10,6 +10,7 @@ use crate::device::{Device, OpenedDevice};
 use crate::perception::ModelTrace;
 use crate::pipeline::RestartSettings;
 use crate::runtime::RuntimeError;
+use crate::runtime::health::{Reason, ReasonKind};
 use crate::runtime::shutdown::Shutdown;
 use crate::telemetry::{DropReason, Ledger};
 
@@ -155,6 +156,7 @@ impl DeviceOwner {
         let since = Instant::now();
         let flights = std::mem::take(&mut self.flights);
         tracing::warn!(cause, frames = flights.len(), "the device is lost");
+        self.board.raise(Reason::DeviceDown { cause: cause.clone() });
         for flight in flights {
             self.abandon(flight, DropReason::DeviceError);
         }
@@ -191,6 +193,7 @@ impl DeviceOwner {
             Ok((opened, traces)) => {
                 came_back(&opened, outage.since, &self.ledger);
                 self.put_up(opened, traces);
+                self.board.clear(ReasonKind::DeviceDown, "device");
             }
             Err(OpenFailure { reason, .. }) => {
                 tracing::warn!(reason, "the device cannot be opened again yet");
@@ -267,6 +270,7 @@ mod tests {
             live: Live::default(),
             clock: MonotonicClock::start(),
             shutdown: Shutdown::default(),
+            board: Arc::default(),
         };
         let choice = DeviceChoice {
             requested: BackendKind::CPU,

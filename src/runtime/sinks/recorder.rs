@@ -1,7 +1,7 @@
 //! MCAP recordings that Foxglove opens: images as they came, boxes as annotations.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Sink;
@@ -18,6 +18,11 @@ use crate::runtime::frame::{Detected, Sample};
 #[derive(Debug)]
 pub(crate) struct RecorderSink {
     recorder: McapRecorder,
+    path: PathBuf,
+    /// Files so far: after a failure the recording goes on in another one.
+    parts: u32,
+    /// Whether the last of them has taken a result.
+    begun: bool,
     include_images: bool,
     /// Image and annotation channel of each topic.
     channels: HashMap<Arc<str>, (Option<RecordChannel>, RecordChannel)>,
@@ -38,6 +43,12 @@ fn markers(found: &DetectedObjects, stamp_ns: i64) -> Result<Vec<u8>, String> {
         .map_err(|e| e.to_string())
 }
 
+/// The file in which a recording goes on: `drive.mcap`, `drive.part2.mcap`, `drive.part3.mcap`.
+fn part_of(path: &Path, number: u32) -> PathBuf {
+    let extension = path.extension().unwrap_or_default().to_string_lossy();
+    path.with_extension(format!("part{number}.{extension}"))
+}
+
 impl RecorderSink {
     /// Creates the file.
     ///
@@ -51,6 +62,9 @@ impl RecorderSink {
             })?;
         Ok(Self {
             recorder,
+            path: path.to_owned(),
+            parts: 1,
+            begun: false,
             include_images,
             channels: HashMap::new(),
             beside: HashMap::new(),
@@ -143,7 +157,25 @@ impl Sink for RecorderSink {
         };
         self.recorder
             .write(boxes, message.log_time_ns, stamp_ns, &found)
-            .map_err(|e| told(&e))
+            .map_err(|e| told(&e))?;
+        self.begun = true;
+        Ok(())
+    }
+
+    async fn recover(&mut self) -> Result<(), String> {
+        let number = self.parts + u32::from(self.begun);
+        let part = match number {
+            1 => self.path.clone(),
+            number => part_of(&self.path, number),
+        };
+        let recorder = McapRecorder::create(&part, RecordCompression::Zstd).map_err(|e| told(&e))?;
+        tracing::info!(path = %part.display(), "the recording goes on in another file");
+        // The one before closes its file as far as the disk lets it.
+        self.recorder = recorder;
+        (self.parts, self.begun) = (number, false);
+        self.channels.clear();
+        self.beside.clear();
+        Ok(())
     }
 
     async fn finish(self) -> Result<(), String> {

@@ -62,6 +62,10 @@ impl Sink for ViewerSink {
         shown.map_err(|error| error.to_string())
     }
 
+    async fn recover(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
     async fn finish(self) -> Result<(), String> {
         self.server.close().await;
         Ok(())

@@ -1,7 +1,8 @@
-//! What a run tells over HTTP while it runs: `/metrics`, `/health`, `/status`.
+//! What a run tells over HTTP while it runs, `/metrics`, `/health` and `/status`, and how it is changed, `/control`.
 //!
 //! Requests are answered from readings that nobody waits for, so that no client can hold a frame up.
 
+mod control;
 mod listen;
 mod recorder;
 mod routes;
@@ -17,12 +18,14 @@ pub use listen::{
 pub use recorder::{Metrics, MetricsError};
 pub use token::{Token, TokenError};
 
+use crate::runtime::Control;
 use crate::telemetry::live::Live;
 
 /// Connections at a time: a few collectors and a few people.
 const LIMITS: ConnectionLimits = ConnectionLimits {
     connections: 32,
-    idle: Duration::from_secs(15),
+    // Longer than any answer takes.
+    idle: Duration::from_secs(45),
 };
 
 /// How often what has been measured is put into its buckets: until then it takes memory.
@@ -35,8 +38,12 @@ pub struct Observed {
     pub live: Live,
     /// Counters and histograms.
     pub metrics: Metrics,
+    /// What the run is changed with.
+    pub control: Control,
     /// What clients have to show; `None`: nothing.
     pub token: Option<Token>,
+    /// Whether only this machine can reach the address.
+    pub is_local: bool,
 }
 
 /// A server that is running. Dropping it ends it.

@@ -11,18 +11,18 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::json;
 
-use super::Observed;
+use super::{Observed, control};
 use crate::telemetry::live::LiveState;
 
 /// Media type of the text format of Prometheus.
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Largest body of a request.
 const BODY_BYTES: usize = 64 * 1024;
-/// Longest time that an answer may take.
-const ANSWER: Duration = Duration::from_secs(10);
+/// Longest time that an answer may take: a little more than a stream takes to drain at most.
+const ANSWER: Duration = Duration::from_secs(35);
 
 /// Paths, as `/` lists them.
-const ROUTES: [(&str, &str); 4] = [
+const ROUTES: [(&str, &str); 11] = [
     ("GET /", "this list"),
     (
         "GET /health",
@@ -30,9 +30,34 @@ const ROUTES: [(&str, &str); 4] = [
     ),
     ("GET /metrics", "counters, histograms and readings for Prometheus"),
     ("GET /status", "the run at this moment, as JSON"),
+    (
+        "GET /control",
+        "state, streams, actors and parameters, and what led to the state",
+    ),
+    (
+        "POST /control/pause",
+        "{\"stream\": NAME}: drop the frames of a stream",
+    ),
+    ("POST /control/resume", "{\"stream\": NAME}: take them again"),
+    (
+        "POST /control/drain",
+        "{\"stream\": NAME}: take no more, wait for those under way",
+    ),
+    (
+        "POST /control/add_stream",
+        "{\"source\": NODE, \"topic\": TOPIC}: play one more topic",
+    ),
+    (
+        "POST /control/remove_stream",
+        "{\"source\": NODE, \"topic\": TOPIC}: drain a topic and play it no more",
+    ),
+    (
+        "POST /control/set_param",
+        "{\"node\": DETECTOR, \"name\": NAME, \"value\": VALUE}: change a parameter",
+    ),
 ];
 
-type Shared = Arc<Observed>;
+pub(super) type Shared = Arc<Observed>;
 
 pub(super) fn router(observed: Observed) -> Router {
     let shared: Shared = Arc::new(observed);
@@ -40,6 +65,7 @@ pub(super) fn router(observed: Observed) -> Router {
         .route("/", get(list))
         .route("/metrics", get(metrics))
         .route("/status", get(status))
+        .merge(control::routes().route_layer(from_fn_with_state(Arc::clone(&shared), control::require_right)))
         .route_layer(from_fn_with_state(Arc::clone(&shared), require_token));
     Router::new()
         .route("/health", get(health))
