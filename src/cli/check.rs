@@ -196,6 +196,9 @@ fn describe(kind: &NodeKind) -> String {
         NodeKind::Publisher(PublisherSettings::Ros2(publisher)) => {
             format!("publisher, ros2 topic {}", publisher.topic)
         }
+        NodeKind::Publisher(PublisherSettings::Foxglove(publisher)) => {
+            format!("publisher, Foxglove at ws://{}", publisher.address)
+        }
         NodeKind::Recorder(recorder) => format!("recorder, {}", recorder.path.display()),
         NodeKind::JsonLines(jsonl) => format!("jsonl, {}", jsonl.path.display()),
     }

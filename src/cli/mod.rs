@@ -24,6 +24,8 @@ mod router;
 mod run;
 mod schema;
 mod sim;
+mod top;
+mod watching;
 
 use std::process::ExitCode;
 
@@ -62,6 +64,7 @@ enum Command {
     Router(router::Args),
     Schema(schema::Args),
     Sim(Box<sim::Args>),
+    Top(top::Args),
 }
 
 impl Command {
@@ -82,6 +85,7 @@ impl Command {
             Self::Router(args) => router::run(&args),
             Self::Schema(args) => schema::run(args),
             Self::Sim(args) => sim::run(*args),
+            Self::Top(args) => top::run(&args),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `sensorium run`: plays a pipeline.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use miette::{IntoDiagnostic, Report, WrapErr, miette};
 
 use super::pipeline_args::{self, Format, PipelineArgs};
 use super::report;
+use super::watching::WatchArgs;
 use crate::pipeline::{Overrides, Pipeline, Rate};
 use crate::runtime::{self, Progress, RunOptions, RunOutput, RuntimeError, Shutdown};
 
@@ -67,6 +69,11 @@ pub(super) struct Args {
     /// Leaves timing fields out of JSON lines and published results.
     #[arg(long)]
     no_latency: bool,
+    /// Lets the Foxglove viewer connect and shows it images and point clouds with what was found in them.
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:8765")]
+    foxglove: Option<SocketAddr>,
+    #[command(flatten)]
+    watch: WatchArgs,
     /// Form of the summary at the end.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -87,7 +94,10 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         remap: args.remap,
         ..args.pipeline.overrides()
     };
-    let pipeline = Pipeline::load(&args.pipeline.file, &overrides)?;
+    let mut pipeline = Pipeline::load(&args.pipeline.file, &overrides)?;
+    if let Some(address) = args.foxglove {
+        pipeline = pipeline.with_foxglove(address);
+    }
     for warning in &pipeline.warnings {
         report::show(&Report::new(warning.clone()));
     }
@@ -95,6 +105,8 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
     if let Some(dir) = &args.report {
         crate::telemetry::report::prepare_dir(dir).into_diagnostic()?;
     }
+
+    let watch = args.watch.open()?;
 
     let tokio = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -109,14 +121,18 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         progress: Arc::new(Bar::new()),
         ros_node: None,
         build_only: args.build_only,
-        control: runtime::Control::default(),
+        control: watch.control.clone(),
+        live: watch.live.clone(),
     };
     let outcome = tokio.block_on(async {
+        // It answers until the run is over.
+        let _observer = watch.start().await?;
         tokio::spawn(end_on_interrupt(shutdown.clone()));
-        runtime::run(&pipeline, options, shutdown).await
+        runtime::run(&pipeline, options, shutdown).await.map_err(explain)
     });
     tokio.shutdown_timeout(Duration::from_millis(500));
-    let output = outcome.map_err(explain)?;
+    let output = outcome?;
+    let untraced = watch.finish();
 
     match args.format {
         Format::Text => report::print(&output.summary.table())?,
@@ -135,13 +151,13 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
             .into_diagnostic()
             .wrap_err("the report cannot be written")?;
     }
-    let code = if output.faults.is_empty() {
+    let code = if output.faults.is_empty() && untraced.is_none() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     };
-    for fault in output.faults {
-        report::show(&explain(fault));
+    for fault in output.faults.into_iter().map(explain).chain(untraced) {
+        report::show(&fault);
     }
     Ok(code)
 }
@@ -238,6 +254,11 @@ impl Progress for Bar {
             "{source} is ready and subscribes to {}; Ctrl-C ends the run",
             topics.join(", ")
         );
+    }
+
+    fn listens(&self, publisher: &str, url: &str) {
+        let line = format!("{publisher} waits for Foxglove at {url}");
+        self.bar.suspend(|| eprintln!("{line}"));
     }
 
     fn message(&self) {

@@ -8,6 +8,7 @@ pub mod cloud;
 pub mod cloud_file;
 pub mod drive_bag;
 pub mod foxglove;
+pub mod foxglove_live;
 pub mod interface;
 pub mod messages;
 pub mod player;

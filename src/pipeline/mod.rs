@@ -15,6 +15,7 @@
 mod camera;
 mod connect;
 mod faults;
+mod foxglove;
 mod graph;
 mod load;
 mod mermaid;
@@ -39,6 +40,7 @@ mod validate;
 mod words;
 
 pub use camera::{CameraSettings, ChannelOrder, Contraction, Preprocess, Upload, UploadLayout};
+pub use foxglove::{FOXGLOVE_ADDRESS, FoxglovePublisherSettings};
 pub use load::Overrides;
 pub use plan::{Actor, ActorRole, Channel, Plan, RunsOn};
 pub use problem::{InvalidPipeline, PipelineError, Problem, ProblemRecord};

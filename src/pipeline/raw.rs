@@ -444,6 +444,8 @@ pub(super) struct RawPublisher {
     /// ros2: whether processing times, diagnostics and times of publication are published too, as Autoware's detectors
     /// do. Left out: they are.
     pub(super) debug: Option<bool>,
+    /// foxglove: ADDRESS:PORT to listen on. Left out: 127.0.0.1:8765, which only this machine reaches.
+    pub(super) address: Option<String>,
 }
 
 /// Key of results that names none.

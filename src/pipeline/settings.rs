@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::camera::CameraSettings;
+use super::foxglove::FoxglovePublisherSettings;
 use super::problem::Problem;
 use super::ros2::{Ros2PublisherSettings, Ros2Settings, Subscribe};
 use super::scheduling::{BatchSettings, OnLate};
@@ -396,6 +397,8 @@ pub enum PublisherSettings {
     Zenoh(ZenohPublisherSettings),
     /// Messages on topics of ROS 2.
     Ros2(Ros2PublisherSettings),
+    /// A server that Foxglove connects to.
+    Foxglove(FoxglovePublisherSettings),
 }
 
 impl PublisherSettings {
@@ -405,7 +408,14 @@ impl PublisherSettings {
         match self {
             Self::Zenoh(_) => Transport::Zenoh,
             Self::Ros2(_) => Transport::Ros2,
+            Self::Foxglove(_) => Transport::Foxglove,
         }
+    }
+
+    /// Whether a frame counts as published when this publisher has it. People who watch are not waited for.
+    #[must_use]
+    pub const fn measures(&self) -> bool {
+        !matches!(self, Self::Foxglove(_))
     }
 }
 
@@ -550,6 +560,8 @@ words! {
         Zenoh = "zenoh",
         /// Topics of ROS 2, as Autoware's detectors publish them.
         Ros2 = "ros2",
+        /// A server that the Foxglove viewer connects to: images and point clouds with what was found in them.
+        Foxglove = "foxglove",
     }
 }
 words! {

@@ -9,7 +9,7 @@ use kameo::actor::Spawn;
 use tokio::sync::oneshot;
 
 use super::admission::Admission;
-use super::channel::{self, Receiver, Sender};
+use super::channel::{Receiver, Sender};
 use super::control::{LiveParams, Places};
 use super::ending::{Ending, ending};
 use super::error::RuntimeError;
@@ -73,14 +73,14 @@ pub(super) async fn start_detectors(
         .iter()
         .map(|(name, _)| shared.capacity(&prepare_name(name), "device"))
         .sum();
-    let (device_tx, device_rx) = channel::bounded::<Sample<Prepared>>(to_device, OnFull::Block);
-    shared.board.add_queue("prepare", "device", device_tx.gauge());
+    let prepares: Vec<String> = nodes.iter().map(|(name, _)| prepare_name(name)).collect();
+    let (device_tx, device_rx) =
+        shared.channel::<Sample<Prepared>>(&prepares.join(", "), "device", to_device, OnFull::Block);
     let mut lanes = Vec::new();
     let mut results: Vec<Receiver<Sample<Inferred>>> = Vec::new();
     for (name, settings) in &nodes {
         let capacity = shared.capacity("device", &finish_name(name));
-        let (tx, rx) = channel::bounded(capacity, OnFull::Block);
-        shared.board.add_queue("device", &finish_name(name), tx.gauge());
+        let (tx, rx) = shared.channel("device", &finish_name(name), capacity, OnFull::Block);
         let model = &pipeline.models[&settings.model];
         let (batch, timeout_us) = match &model.batch {
             Some(batch) => (batch.largest().into(), batch.timeout_us),
@@ -131,6 +131,7 @@ pub(super) async fn start_detectors(
         frame_deadline: Duration::from_millis(device_settings.frame_deadline_ms.into()),
         restart,
         ledger: Arc::clone(&shared.ledger),
+        live: shared.live.clone(),
         clock: shared.clock,
         shutdown: shared.shutdown.clone(),
         board: Arc::clone(&shared.board),
@@ -157,7 +158,7 @@ pub(super) async fn start_detectors(
     let publisher = pipeline
         .nodes
         .iter()
-        .find(|node| matches!(node.kind, NodeKind::Publisher(_)));
+        .find(|node| matches!(&node.kind, NodeKind::Publisher(publisher) if publisher.measures()));
     let measured_by_publisher = |detector: &str| {
         publisher.is_some_and(|publisher| {
             let fed_by = |edge: &crate::pipeline::Edge| edge.to == publisher.name && edge.from == detector;

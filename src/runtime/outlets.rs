@@ -17,10 +17,11 @@ use super::poses::Poses;
 use super::ros::{Audience, RosGraph, RosSink, RosSinkParts};
 use super::run::{RunOptions, Shared};
 use super::sink_desk::SinkDesk;
-use super::sinks::{JsonLinesSink, PublisherSink, RecorderSink, Sink, SinkActor};
+use super::sinks::{JsonLinesSink, PublisherSink, RecorderSink, Sink, SinkActor, ViewerSink};
 use super::supervision::{RunsIn, WhenGivenUp, supervise};
 use super::topics::PlayedTopic;
 use super::turns::SinkInput;
+use crate::io::foxglove_live::FoxgloveServer;
 use crate::io::zenoh::ZenohPublisher;
 use crate::perception::Sensor;
 use crate::pipeline::{Node, NodeKind, OnSinkFailure, Pipeline, PublisherSettings, Ros2PublisherSettings};
@@ -108,7 +109,7 @@ pub(super) async fn start_sinks(
             Some(supervise_sink(name, sink, input, RunsIn::Thread, shared))
         } else {
             // The first publisher of the file measures when frames are published.
-            let measures = matches!(node.kind, NodeKind::Publisher(_));
+            let measures = matches!(&node.kind, NodeKind::Publisher(publisher) if publisher.measures());
             let meter = if measures { meter.take() } else { None };
             start_sink(node, input, meter, options.with_latency, shared).await?
         };
@@ -138,6 +139,18 @@ pub(super) async fn start_sink(
             let sink = PublisherSink::new(publisher, settings.clone(), meter, with_latency);
             Some(supervise_sink(name, sink, input, RunsIn::Task, shared))
         }
+        NodeKind::Publisher(PublisherSettings::Foxglove(settings)) => {
+            let server = FoxgloveServer::start(settings.address, &format!("sensorium {name}")).await;
+            let server = server.map_err(|e| RuntimeError::Sink {
+                node: name.clone(),
+                reason: e.to_string(),
+            })?;
+            let url = format!("ws://{}", server.address());
+            shared.progress.listens(name, &url);
+            let sink = ViewerSink::new(server, shared.poses.get().cloned());
+            // It makes messages of whole clouds.
+            Some(supervise_sink(name, sink, input, RunsIn::Thread, shared))
+        }
         // A file may take its time, and other actors must not wait for it: these get threads of their own.
         NodeKind::Recorder(settings) => {
             let sink = RecorderSink::create(&settings.path, settings.include_images, shared.lossless)?;
@@ -162,7 +175,14 @@ fn supervise_sink<S: Sink>(
     let accounts = (Arc::clone(&shared.sink_ledger), shared.shutdown.clone());
     let backoff = Duration::from_millis(shared.supervision.backoff_ms.into());
     let input = SinkInput::new(input, shared.turns.clone());
-    let actor = SinkActor::new(node, sink, input, accounts, (watch.clone(), backoff));
+    let actor = SinkActor::new(
+        node,
+        sink,
+        input,
+        accounts,
+        (watch.clone(), backoff),
+        shared.live.trace().cloned(),
+    );
     let when_given_up = match shared.supervision.on_sink_failure {
         OnSinkFailure::End => WhenGivenUp::End,
         _ => WhenGivenUp::GoOn,

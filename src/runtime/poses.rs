@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::io::cdr::CdrError;
 pub(crate) use crate::io::drive_bag::{TF_STATIC_TOPIC, TF_TOPIC};
 use crate::io::messages::TfMsg;
-use crate::io::tf::{TfBuffer, TfError};
+use crate::io::tf::{TfBuffer, TfError, Transform};
 
 /// How long a trouble is told of after it was met.
 const RECENT: Duration = Duration::from_secs(1);
@@ -56,6 +56,17 @@ impl Poses {
             );
         }
         Ok(())
+    }
+
+    /// The frame in which vehicles move.
+    pub(crate) fn world(&self) -> &str {
+        &self.world
+    }
+
+    /// Where a frame was in the world, for whoever only wants to look: what is not known is no trouble.
+    pub(crate) fn placed(&self, frame_id: &str, stamp_ns: i64) -> Option<Transform> {
+        let buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        buffer.lookup(&self.world, frame_id, stamp_ns).ok()
     }
 
     /// The rigid transform from a sensor's frame to the world's, row by row; `None` where it is not known.

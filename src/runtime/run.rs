@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::stream::FuturesUnordered;
@@ -13,10 +13,12 @@ use super::detectors::start_detectors;
 use super::drive::{TruthFrame, TruthImage, TruthLog};
 use super::ending::{Crew, Ending, await_end};
 use super::error::RuntimeError;
+use super::health::PipelineState;
 use super::inputs::{OpenSource, open_sources, start_sources};
 use super::meter::Meter;
 use super::models;
 use super::outlets::{GraphSinks, plan_sinks, start_sinks};
+use super::poses::Poses;
 use super::ros::{self, RosGraph};
 use super::shutdown::Shutdown;
 use super::sink_desk::SinkDesk;
@@ -26,6 +28,7 @@ use super::turns::Turns;
 use crate::device::DeviceLayer;
 use crate::io::ros::RosNode;
 use crate::pipeline::{Clock, OnFull, Pipeline, Plan, Rate, SupervisionSettings};
+use crate::telemetry::live::{Live, LiveState};
 use crate::telemetry::report::ReportPictures;
 use crate::telemetry::{
     ClockKind, LatencyOptions, Ledger, MonotonicClock, RunInfo, RunSummary, Streams, Timeline,
@@ -38,6 +41,10 @@ pub trait Progress: Send + Sync {
     /// A source listens to these topics from now on.
     fn subscribes(&self, source: &str, topics: &[Arc<str>]) {
         let _ = (source, topics);
+    }
+    /// A publisher waits for clients at this URL from now on.
+    fn listens(&self, publisher: &str, url: &str) {
+        let _ = (publisher, url);
     }
     /// One more message was played.
     fn message(&self);
@@ -67,6 +74,8 @@ pub struct RunOptions {
     pub build_only: bool,
     /// What the run is watched and changed with: keep a clone. It is for this run alone.
     pub control: Control,
+    /// Told what happens while it happens.
+    pub live: Live,
 }
 
 impl fmt::Debug for RunOptions {
@@ -77,6 +86,7 @@ impl fmt::Debug for RunOptions {
             .field("device_environment", &self.device_environment)
             .field("ros_node", &self.ros_node)
             .field("build_only", &self.build_only)
+            .field("live", &self.live)
             .finish_non_exhaustive()
     }
 }
@@ -106,6 +116,10 @@ pub(super) struct Shared {
     pub(super) clock: MonotonicClock,
     pub(super) shutdown: Shutdown,
     pub(super) meter: Arc<Meter>,
+    pub(super) live: Live,
+    pub(super) progress: Arc<dyn Progress>,
+    /// Where transforms go, once the detectors are there and one of them asks for poses.
+    pub(super) poses: Arc<OnceLock<Arc<Poses>>>,
     plan: Arc<Plan>,
     /// Nothing may be dropped.
     pub(super) lossless: bool,
@@ -129,12 +143,25 @@ impl Shared {
         let (senders, receivers): (BTreeMap<_, _>, Vec<_>) = planned
             .map(|c| {
                 let on_full = if self.lossless { OnFull::Block } else { c.on_full };
-                let (sender, receiver) = channel::bounded(c.capacity as usize, on_full);
-                self.board.add_queue(&c.from, &c.to, sender.gauge());
+                let (sender, receiver) = self.channel(&c.from, &c.to, c.capacity as usize, on_full);
                 ((c.from.clone(), sender), receiver)
             })
             .unzip();
         (senders, Receiver::merge(receivers))
+    }
+
+    /// A channel between two actors that can be watched.
+    pub(super) fn channel<T: Send + 'static>(
+        &self,
+        from: &str,
+        to: &str,
+        capacity: usize,
+        on_full: OnFull,
+    ) -> (Sender<T>, Receiver<T>) {
+        let gauge = self.live.queue(from, to, capacity, self.clock);
+        let (sender, receiver) = channel::gauged(capacity, on_full, gauge);
+        self.board.add_queue(from, to, sender.gauge());
+        (sender, receiver)
     }
 
     /// Takes note of an actor that is about to be started.
@@ -220,13 +247,19 @@ async fn run_to_the_end(
             Rate::Max => None,
         },
     };
-    let ledger = Arc::new(Ledger::new(streams.clone()));
+    let watching = options.live.clone();
+    if let Some(trace) = watching.trace() {
+        trace.begin(clock, &streams);
+    }
+    let ledger = Arc::new(Ledger::new(streams.clone()).with_trace(watching.trace().cloned()));
+    let sink_ledger = Arc::new(Ledger::new(Streams::default()));
+    watching.begin(&pipeline.name, clock, &ledger, &sink_ledger);
     let turns = lossless.then(|| Turns::new(sources.len(), shutdown.clone()));
     let board = Arc::clone(options.control.board());
     let watched = (
         Arc::clone(&options.progress),
         Arc::clone(&ledger),
-        Arc::clone(&board),
+        (Arc::clone(&board), watching.clone()),
     );
     let begun = board.begin(RunLink {
         pipeline: pipeline.name.clone(),
@@ -259,7 +292,7 @@ async fn run_to_the_end(
     }
     let shared = Shared {
         ledger,
-        sink_ledger: Arc::new(Ledger::new(Streams::default())),
+        sink_ledger,
         clock,
         shutdown: shutdown.clone(),
         meter: Arc::new(Meter::new(
@@ -270,6 +303,9 @@ async fn run_to_the_end(
             live,
             watched,
         )),
+        live: watching,
+        progress: Arc::clone(&options.progress),
+        poses: Arc::default(),
         plan: Arc::new(pipeline.plan()),
         lossless,
         turns: turns.clone(),
@@ -292,6 +328,11 @@ async fn run_to_the_end(
     let mut started_detectors =
         start_detectors(pipeline, config, detectors, &shared, outlets, &mut endings).await?;
     let (device, device_details) = started_detectors.device.clone();
+    shared.live.name_device(&device);
+    if let Some(poses) = &started_detectors.poses {
+        // The cell is empty: detectors are started once.
+        let _ = shared.poses.set(Arc::clone(poses));
+    }
     let sink_lists = std::mem::take(&mut started_detectors.sink_lists);
     let desk = Arc::new(SinkDesk::new(&shared, options.with_latency, crew, sink_lists));
     shared.board.set_sinks(&desk);
@@ -332,6 +373,7 @@ async fn run_to_the_end(
         );
     }
 
+    let telling = tokio::spawn(tell_state(options.control.clone(), shared.live.clone()));
     shared.board.started();
     let watchdog = watch_over(
         Arc::clone(&shared.board),
@@ -341,6 +383,8 @@ async fn run_to_the_end(
     let watchdog = tokio::spawn(watchdog);
     await_end(&mut endings, joining, &shared.shutdown).await;
     watchdog.abort();
+    telling.abort();
+    shared.live.set_state(LiveState::Ended, Vec::new());
     options.progress.ended();
     if let Some(graph) = graph {
         let closed = tokio::task::spawn_blocking(move || graph.close()).await;
@@ -391,6 +435,25 @@ async fn run_to_the_end(
         image_truth,
         faults,
     })
+}
+
+/// Tells whoever watches what the pipeline is about, whenever that changes.
+async fn tell_state(control: Control, live: Live) {
+    let mut told = control.subscribe();
+    loop {
+        let report = told.borrow_and_update().clone();
+        let state = match report.state {
+            PipelineState::Starting => LiveState::Starting,
+            PipelineState::Ready => LiveState::Ready,
+            PipelineState::Degraded => LiveState::Degraded,
+            PipelineState::Failed => LiveState::Failed,
+        };
+        let reasons = report.reasons.iter().map(|active| active.reason.to_string());
+        live.set_state(state, reasons.chain(report.error).collect());
+        if told.changed().await.is_err() {
+            return;
+        }
+    }
 }
 
 /// The node of a pipeline that takes part in the ROS 2 graph.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::watch;
 
-use super::channel::{self, Receiver};
+use super::channel::Receiver;
 use super::ending::{Crew, Ending};
 use super::error::RuntimeError;
 use super::finish::{SinkItem, SinkList, SinkOutlet};
@@ -65,10 +65,10 @@ impl SinkDesk {
         let account = self.shared.sink_ledger.streams().register(&node.name);
         let (mut outlets, mut receivers) = (Vec::new(), Vec::new());
         for planned in plan.channels.iter().filter(|channel| channel.to == node.name) {
-            let (sender, receiver) = channel::bounded(planned.capacity as usize, planned.on_full);
-            self.shared
-                .board
-                .add_queue(&planned.from, &planned.to, sender.gauge());
+            let capacity = planned.capacity as usize;
+            let (sender, receiver) =
+                self.shared
+                    .channel(&planned.from, &planned.to, capacity, planned.on_full);
             receivers.push(receiver);
             outlets.push((
                 planned.from.clone(),

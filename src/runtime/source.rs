@@ -528,6 +528,9 @@ impl Source {
             turn,
             world_from_sensor: poses.and_then(|poses| poses.world_from(header.frame_id, stamp_ns)),
         };
+        if let Some(trace) = self.ledger.trace() {
+            trace.passed_last(&self.node, id, &meta.times);
+        }
         let sample = Sample {
             meta,
             message: Arc::clone(message),

@@ -160,6 +160,9 @@ impl<L: StageLogic> Stage<L> {
                 }
                 match finished {
                     Ok(sample) => {
+                        if let Some(trace) = self.ledger.trace() {
+                            trace.passed_last(self.logic.name(), id, &sample.meta.times);
+                        }
                         self.emitting = Some(id);
                         self.watch.actor_meets_frame().await;
                         self.logic.emit(sample).await;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use metrics::Counter;
 
+use super::trace_file::TraceFile;
 use super::{
     Balance, BalanceError, DropCount, DropReason, FrameId, Imbalance, StreamAccount, StreamId, Streams,
 };
@@ -31,6 +32,7 @@ pub struct Ledger {
     accounts: Mutex<BTreeMap<StreamId, Account>>,
     device_restarts: AtomicU64,
     restart_counter: Counter,
+    trace: Option<Arc<TraceFile>>,
 }
 
 #[derive(Debug)]
@@ -143,12 +145,25 @@ impl Ledger {
             accounts: Mutex::new(BTreeMap::new()),
             device_restarts: AtomicU64::new(0),
             restart_counter: metrics::counter!("sensorium_device_restarts_total"),
+            trace: None,
         }
     }
 
     /// Has `hook` told of every frame that is dropped from now on. Only the first hook counts.
     pub fn on_drop(&self, hook: impl Fn(FrameId) + Send + Sync + 'static) {
         let _ = self.on_drop.set(Box::new(hook));
+    }
+
+    /// Has frames that are dropped told to a trace, too.
+    #[must_use]
+    pub fn with_trace(self, trace: Option<Arc<TraceFile>>) -> Self {
+        Self { trace, ..self }
+    }
+
+    /// The trace that these frames' ways are written to, if any.
+    #[must_use]
+    pub fn trace(&self) -> Option<&TraceFile> {
+        self.trace.as_deref()
     }
 
     /// The streams it accounts for.
@@ -227,6 +242,9 @@ impl Ledger {
             }
         };
         drop(accounts);
+        if let Some(trace) = &self.trace {
+            trace.dropped(frame, reason);
+        }
 
         if let Some(told) = self.on_drop.get() {
             told(frame);

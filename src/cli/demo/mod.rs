@@ -140,6 +140,7 @@ pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
         device_environment: pipeline_args::device_environment()?,
         ros_node: None,
         build_only: false,
+        live: crate::telemetry::live::Live::default(),
         progress: Arc::new(Live::new()),
         control: runtime::Control::default(),
     };

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{Made, Validator, option_span, section, value_span};
+use crate::pipeline::foxglove::{FOXGLOVE_ADDRESS, FoxglovePublisherSettings};
 use crate::pipeline::nearest::{alternatives, suggestion};
 use crate::pipeline::problem::Problem;
 use crate::pipeline::raw::{
@@ -202,8 +203,12 @@ impl Validator<'_> {
 
     fn publisher(&mut self, pipeline: &str, entry: &Entry, raw: RawPublisher) -> PublisherSettings {
         let (own, foreign): (_, &[&str]) = match raw.transport {
-            Transport::Zenoh => ("zenoh", &["topic", "skip_without_subscribers", "debug"]),
-            Transport::Ros2 => ("ros2", &["key", "mode", "connect", "listen"]),
+            Transport::Zenoh => (
+                "zenoh",
+                &["topic", "skip_without_subscribers", "debug", "address"],
+            ),
+            Transport::Ros2 => ("ros2", &["key", "mode", "connect", "listen", "address"]),
+            Transport::Foxglove => ("foxglove", &ZENOH_AND_ROS_KEYS),
         };
         for key in foreign.iter().filter(|key| entry.value.get(key).is_some()) {
             let mut problem = Problem::error(
@@ -212,7 +217,7 @@ impl Validator<'_> {
                 "leave this out",
             )
             .related(value_span(entry, "transport"), "because of this");
-            if ["connect", "listen"].contains(key) {
+            if ["connect", "listen"].contains(key) && own == "ros2" {
                 problem = problem.help("endpoints of the ROS 2 node stand in the section `ros2`");
             }
             self.problems.push(problem);
@@ -224,7 +229,23 @@ impl Validator<'_> {
                 skip_without_subscribers: raw.skip_without_subscribers.unwrap_or(true),
                 debug: raw.debug.unwrap_or(true),
             }),
+            Transport::Foxglove => {
+                PublisherSettings::Foxglove(self.foxglove_publisher(entry, raw.address.as_deref()))
+            }
         }
+    }
+
+    fn foxglove_publisher(&mut self, entry: &Entry, address: Option<&str>) -> FoxglovePublisherSettings {
+        let parsed = address.map_or(Ok(FOXGLOVE_ADDRESS), str::parse);
+        let address = parsed.unwrap_or_else(|_| {
+            self.problems.push(Problem::error(
+                format!("{:?} is no address to listen on", address.unwrap_or_default()),
+                value_span(entry, "address"),
+                "expected ADDRESS:PORT, such as 127.0.0.1:8765",
+            ));
+            FOXGLOVE_ADDRESS
+        });
+        FoxglovePublisherSettings { address }
     }
 
     fn zenoh_publisher(
@@ -363,6 +384,17 @@ impl Validator<'_> {
         );
     }
 }
+
+/// Keys of publishers that Foxglove has nothing to do with.
+const ZENOH_AND_ROS_KEYS: [&str; 7] = [
+    "key",
+    "mode",
+    "connect",
+    "listen",
+    "topic",
+    "skip_without_subscribers",
+    "debug",
+];
 
 /// Whether `text` is `tcp/HOST:PORT`.
 fn is_endpoint(text: &str) -> bool {

@@ -260,12 +260,13 @@ impl DeviceOwner {
         let Flight {
             lane, mut members, ..
         } = flight;
-        for member in members.drain(..) {
+        for (position, member) in members.drain(..).enumerate() {
             let mut meta = member.meta;
             let first = self.known.insert(meta.id.stream);
             meta.fresh = meta.freshness.map_or(first, Freshness::is_fresh);
             meta.device_restarts = u32::try_from(self.ledger.device_restarts()).unwrap_or(u32::MAX);
             let id = meta.id;
+            self.watch(&meta, position == 0);
             let sample = Sample {
                 meta,
                 message: member.message,
@@ -281,6 +282,23 @@ impl DeviceOwner {
             }
         }
         self.spare.push(members);
+    }
+
+    /// Tells whoever watches what a frame did on the device; frames of one replay were there together, so only the first of
+    /// them tells of the queues.
+    fn watch(&self, meta: &FrameMeta, first: bool) {
+        for (stage, span) in meta.times.spans().filter(|_| first) {
+            match stage {
+                Stage::Replay => self.live.device().replayed(span.started_ns, span.finished_ns),
+                Stage::Upload | Stage::Readback => {
+                    self.live.device().transferred(span.started_ns, span.finished_ns);
+                }
+                _ => {}
+            }
+        }
+        if let Some(trace) = self.ledger.trace() {
+            trace.passed_device(meta.id, &meta.times);
+        }
     }
 
     /// Drops the frames of a replay.

@@ -30,6 +30,7 @@ use super::slots::{PooledSlot, SlotPool};
 use crate::device::{Device, DeviceChoice, OpenedDevice};
 use crate::perception::ModelTrace;
 use crate::pipeline::RestartSettings;
+use crate::telemetry::live::Live;
 use crate::telemetry::{DropReason, Ledger, MonotonicClock, StreamId};
 
 /// Frames, or batches, between upload and read at a time: one replays while the next one uploads.
@@ -72,6 +73,8 @@ pub(crate) struct OwnerArgs {
     pub restart: RestartSettings,
     /// Accounts.
     pub ledger: Arc<Ledger>,
+    /// Told what the device's queues do.
+    pub live: Live,
     /// Clock of the run.
     pub clock: MonotonicClock,
     /// End of the run.
@@ -160,6 +163,7 @@ pub(crate) struct DeviceOwner {
     woken: Arc<Notify>,
     frame_deadline: Duration,
     ledger: Arc<Ledger>,
+    live: Live,
     clock: MonotonicClock,
     shutdown: Shutdown,
     board: Arc<Board>,
@@ -309,6 +313,7 @@ impl DeviceOwner {
             frame_deadline,
             restart,
             ledger,
+            live,
             clock,
             shutdown,
             board,
@@ -352,6 +357,7 @@ impl DeviceOwner {
             woken,
             frame_deadline,
             ledger,
+            live,
             clock,
             shutdown,
             board,

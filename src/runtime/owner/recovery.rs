@@ -245,6 +245,7 @@ mod tests {
     use crate::runtime::channel;
     use crate::runtime::owner::schedule::{Order, Schedule};
     use crate::runtime::slots::SlotPool;
+    use crate::telemetry::live::Live;
     use crate::telemetry::{MonotonicClock, Streams};
     use crate::tensor::{DType, TensorSpec};
 
@@ -268,6 +269,7 @@ mod tests {
             woken: Arc::new(Notify::new()),
             frame_deadline: Duration::from_secs(30),
             ledger: Arc::new(Ledger::new(Streams::default())),
+            live: Live::default(),
             clock: MonotonicClock::start(),
             shutdown: Shutdown::default(),
             board: Arc::default(),

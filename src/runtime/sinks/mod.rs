@@ -4,6 +4,7 @@ mod json_lines;
 mod outputs;
 mod publisher;
 mod recorder;
+mod viewer;
 
 use std::fmt;
 use std::future::Future;
@@ -18,6 +19,7 @@ pub(crate) use json_lines::JsonLinesSink;
 pub(crate) use outputs::check_outputs;
 pub(crate) use publisher::PublisherSink;
 pub(crate) use recorder::RecorderSink;
+pub(crate) use viewer::ViewerSink;
 
 use super::RuntimeError;
 use super::finish::SinkItem;
@@ -27,6 +29,7 @@ use super::shutdown::Shutdown;
 use super::supervision::{ActorWatch, Backoff, Supervised};
 use super::turns::SinkInput;
 use crate::telemetry::jsonl::FrameLine;
+use crate::telemetry::trace_file::TraceFile;
 use crate::telemetry::{DropReason, FrameId, Ledger};
 
 /// Longest time that a sink may take to become able to write again; what comes meanwhile waits in its channel.
@@ -77,6 +80,7 @@ pub(crate) struct SinkActor<S: Sink> {
     told: bool,
     failing: Option<Failing>,
     backoff: Backoff,
+    trace: Option<Arc<TraceFile>>,
 }
 
 /// A sink that cannot write.
@@ -97,6 +101,7 @@ impl<S: Sink> SinkActor<S> {
         input: SinkInput,
         (ledger, shutdown): (Arc<Ledger>, Shutdown),
         (watch, backoff): (ActorWatch, Duration),
+        trace: Option<Arc<TraceFile>>,
     ) -> Self {
         Self {
             node: node.into(),
@@ -109,6 +114,7 @@ impl<S: Sink> SinkActor<S> {
             told: false,
             failing: None,
             backoff: Backoff::new(backoff),
+            trace,
         }
     }
 
@@ -192,7 +198,14 @@ impl<S: Sink> SinkActor<S> {
         let fails = self.watch.actor_meets_frame().await;
         let written = match (fails, self.is_able().await, &mut self.sink) {
             (true, ..) => Some(Err("the pipeline file says that it fails".to_owned())),
-            (false, true, Some(sink)) => Some(sink.write(&sample).await),
+            (false, true, Some(sink)) => {
+                let started_ns = self.trace.as_ref().map(|trace| trace.now_ns());
+                let written = sink.write(&sample).await;
+                if let (Some(trace), Some(started_ns)) = (&self.trace, started_ns) {
+                    trace.written(&self.node, sample.meta.id, &sample.meta.times, started_ns);
+                }
+                Some(written)
+            }
             (false, ..) => None,
         };
         self.writing = None;

@@ -161,6 +161,7 @@ impl Supervisor {
                 () = self.shared.shutdown.draining() => {}
             }
             pulse.restarted();
+            self.shared.live.restarted(&name);
             self.watch.clear(ReasonKind::Restarting);
         }
     }
