@@ -23,7 +23,9 @@ mod ros_args;
 mod router;
 mod run;
 mod schema;
+mod serve;
 mod sim;
+mod smoke;
 
 use std::process::ExitCode;
 
@@ -61,6 +63,8 @@ enum Command {
     Model(model::Args),
     Router(router::Args),
     Schema(schema::Args),
+    Serve(Box<serve::Args>),
+    Smoke(Box<smoke::Args>),
     Sim(Box<sim::Args>),
 }
 
@@ -81,6 +85,8 @@ impl Command {
             Self::Model(args) => model::run(args),
             Self::Router(args) => router::run(&args),
             Self::Schema(args) => schema::run(args),
+            Self::Serve(args) => serve::run(*args),
+            Self::Smoke(args) => smoke::run(&args),
             Self::Sim(args) => sim::run(*args),
         }
     }

@@ -32,6 +32,7 @@ mod topics;
 
 pub use drive::{TruthFrame, TruthImage};
 pub use error::RuntimeError;
+pub use models::load_model;
 pub use frame::{Detected, FrameMeta, Message, Sample};
 pub use run::{Progress, RunOptions, RunOutput, run};
 pub use shutdown::Shutdown;

@@ -90,6 +90,7 @@ pub struct ArrayEnvelope {
     pub key: Option<String>,
     /// Lengths, outermost first; needed for raw bytes, checked otherwise.
     #[schemars(length(max = 6))]
+    #[serde(default, deserialize_with = "super::limited_list_or_null::<_, _, 6>")]
     pub shape: Option<Vec<usize>>,
     /// Type of the elements; needed for raw bytes, checked for archives. Lists are float64, or int64 if all are whole.
     pub dtype: Option<ArrayType>,

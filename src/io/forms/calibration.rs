@@ -23,7 +23,8 @@ pub struct CalibrationForm {
     #[schemars(length(min = 1, max = 128))]
     pub preset: Option<String>,
     /// Cameras by name.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::limited_map::<_, _, _, 64>")]
+    #[schemars(extend("maxProperties" = 64))]
     pub cameras: BTreeMap<String, CameraCalibrationForm>,
 }
 
@@ -39,6 +40,7 @@ pub struct CameraCalibrationForm {
     pub ref_from_camera: Option<TransformForm>,
     /// Distortion coefficients in OpenCV's order.
     #[schemars(length(max = 14))]
+    #[serde(default, deserialize_with = "super::limited_list_or_null::<_, _, 14>")]
     pub distortion: Option<Vec<f64>>,
 }
 

@@ -48,6 +48,7 @@ pub struct ImageForm {
     pub ref_from_camera: Option<TransformForm>,
     /// Distortion coefficients in OpenCV's order; before those of `calibration`.
     #[schemars(length(max = 14))]
+    #[serde(default, deserialize_with = "super::limited_list_or_null::<_, _, 14>")]
     pub distortion: Option<Vec<f64>>,
     /// When it was taken, in seconds.
     pub timestamp_s: Option<f64>,

@@ -16,7 +16,7 @@ pub type Intrinsics = [[f64; 3]; 3];
 /// Intrinsics as they were written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct IntrinsicsForm(pub Value);
+pub struct IntrinsicsForm(#[serde(deserialize_with = "super::limited_value")] pub Value);
 
 impl JsonSchema for IntrinsicsForm {
     fn schema_name() -> Cow<'static, str> {

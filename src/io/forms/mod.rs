@@ -21,6 +21,7 @@ mod error;
 mod images;
 mod intrinsics;
 mod jsonable;
+mod limited;
 mod named;
 mod numbers;
 mod points;
@@ -40,6 +41,7 @@ pub use error::{InputError, InputFault};
 pub use images::{ImageEncoding, ImageForm, ImageLimits, decode_pixels};
 pub use intrinsics::{Intrinsics, IntrinsicsForm, parse_intrinsics};
 pub use jsonable::{NonFinite, round_f32};
+pub use limited::{LimitedValue, limited_list, limited_list_or_null, limited_map, limited_value};
 pub use named::{InputsForm, check_named_arrays, decode_named_arrays};
 pub use numbers::{NestedNumbers, NumberRows};
 pub use points::{

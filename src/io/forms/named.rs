@@ -20,7 +20,8 @@ use crate::weights::{Array, ElementType, Npz, Values};
 #[schemars(rename = "Inputs")]
 pub struct InputsForm {
     /// Arrays by name.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::limited_map::<_, _, _, 64>")]
+    #[schemars(extend("maxProperties" = 64))]
     pub arrays: BTreeMap<String, ArrayForm>,
     /// A NumPy archive of arrays in base64.
     pub npz: Option<String>,

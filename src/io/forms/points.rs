@@ -59,6 +59,7 @@ pub struct PointsEnvelope {
     pub data: PointData,
     /// Names of the columns; x, y, z, intensity where they are left out.
     #[schemars(length(min = 3, max = 32))]
+    #[serde(default, deserialize_with = "super::limited_list_or_null::<_, _, 32>")]
     pub fields: Option<Vec<String>>,
     /// Type of raw numbers; float32 where it is left out.
     pub dtype: Option<ArrayType>,

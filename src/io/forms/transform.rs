@@ -15,7 +15,7 @@ const MAX_SKEW: f64 = 1e-3;
 /// A rigid transform as it was written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct TransformForm(pub Value);
+pub struct TransformForm(#[serde(deserialize_with = "super::limited_value")] pub Value);
 
 impl JsonSchema for TransformForm {
     fn schema_name() -> Cow<'static, str> {

@@ -1,0 +1,40 @@
+//! A model behind HTTP: `POST /predict` and what goes with it, and the client that checks a service.
+//!
+//! A request's body is read within limits of bytes and time, parsed and decoded beside the event loop, admitted to a bounded
+//! number of places, and handed to an [`Engine`], which owns the model. Nothing waits without a deadline: whoever cannot be
+//! served in time is told 503 and when to come again.
+//!
+//! - [`Server`]: listener, routes, drain
+//! - [`Engine`], [`ModelEngine`]: who runs a request; a model with its device on a thread of its own
+//! - [`PredictRequest`]: what `/predict` takes, [`openapi`] the document made of it
+//! - [`client`]: `sensorium smoke`
+//!
+//! Called by `cli`; calls every room above it.
+
+pub mod client;
+mod answers;
+mod decode;
+mod engine;
+mod listen;
+mod metrics;
+mod model_engine;
+mod openapi;
+mod options;
+mod patient;
+mod problem;
+mod receive;
+mod request;
+mod routes;
+mod token;
+
+pub use answers::{
+    DeviceAnswer, HealthAnswer, InfoAnswer, InputAnswer, ModelAnswer, ModelsAnswer, ProblemAnswer,
+    ProblemDetail, RoutesAnswer, ServiceStatus,
+};
+pub use engine::{Engine, EngineError, Frame, Job, ModelFacts, PastSweep, Phase, Refused, SweepFrame};
+pub use listen::{ServeError, Server};
+pub use model_engine::{LoadedModel, ModelEngine, ModelEngineOptions};
+pub use openapi::openapi;
+pub use options::{ServeOptions, ServiceFacts};
+pub use request::{PredictRequest, StreamForm, SweepForm};
+pub use token::{Token, TokenError};
