@@ -232,10 +232,14 @@ fn loader(
 ) -> impl FnMut() -> Result<LoadedModel, String> + Send + 'static {
     move || {
         let parts = load_model(&name, &settings).map_err(|error| error.to_string())?;
-        let digest = settings.weights.as_ref().map(file_sha256).transpose();
+        let file = settings.weights.as_deref();
+        let digest = file.map(file_sha256).transpose();
+        let digest = digest.map_err(|error| format!("the weights cannot be read: {error}"))?;
+        // The name alone: where files lie is nobody's business.
+        let name = file.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
         Ok(LoadedModel {
             parts,
-            weights_sha256: digest.map_err(|error| format!("the weights cannot be read: {error}"))?,
+            weights: json!({ "file": name, "sha256": digest }),
         })
     }
 }

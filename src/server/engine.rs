@@ -30,8 +30,8 @@ pub struct ModelFacts {
     pub schema: InputSchema,
     /// What it says of itself: device, weights, variants, traces.
     pub info: Value,
-    /// SHA-256 of the weights, where they are a file.
-    pub weights_sha256: Option<String>,
+    /// What is known of the weights, such as file and SHA-256.
+    pub weights: Value,
     /// How long loading, warming up and capturing took.
     pub boot: Duration,
 }

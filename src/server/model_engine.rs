@@ -25,8 +25,8 @@ const IDENTITY: [f64; 16] = [
 pub struct LoadedModel {
     /// Both halves.
     pub parts: ModelParts,
-    /// SHA-256 of its weights.
-    pub weights_sha256: Option<String>,
+    /// What is known of its weights, such as file and SHA-256.
+    pub weights: serde_json::Value,
 }
 
 impl fmt::Debug for LoadedModel {
@@ -172,11 +172,11 @@ impl Worker {
     fn open(&mut self) -> Result<Model, String> {
         let began = Instant::now();
         let opened = catch_unwind(AssertUnwindSafe(|| {
-            let LoadedModel { parts, weights_sha256 } = (self.load)()?;
+            let LoadedModel { parts, weights } = (self.load)()?;
             let model = Model::open(parts, &self.options.device, self.options.model.clone());
-            Ok((model.map_err(|error| error.to_string())?, weights_sha256))
+            Ok((model.map_err(|error| error.to_string())?, weights))
         }));
-        let (model, weights_sha256) = opened.unwrap_or_else(|panic| Err(words(&*panic)))?;
+        let (model, weights) = opened.unwrap_or_else(|panic| Err(words(&*panic)))?;
         let host = model.host();
         let facts = ModelFacts {
             name: Arc::clone(model.name()),
@@ -186,7 +186,7 @@ impl Worker {
             params: model.params().to_vec(),
             schema: host.input_schema(),
             info: model.info(),
-            weights_sha256,
+            weights,
             boot: began.elapsed(),
         };
         tracing::info!(model = %facts.name, boot_s = facts.boot.as_secs_f64(), "ready");

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use metrics_exporter_prometheus::BuildError;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::answers::{
@@ -166,15 +166,6 @@ async fn models(Extract(state): Extract<Arc<State>>) -> Json<ModelsAnswer> {
 async fn info(Extract(state): Extract<Arc<State>>) -> Result<Json<InfoAnswer>, Problem> {
     let facts = state.facts()?;
     let of = |name: &str| facts.info.get(name).cloned().unwrap_or(Value::Null);
-    let mut weights = of("weights");
-    if let Some(digest) = &facts.weights_sha256 {
-        match &mut weights {
-            Value::Object(entries) => {
-                entries.insert("sha256".to_owned(), digest.as_str().into());
-            }
-            other => *other = json!({ "sha256": digest }),
-        }
-    }
     let (kind, io) = match facts.sensor {
         Sensor::Camera => ("images", "one image -> boxes in the image"),
         Sensor::Lidar => ("points", "one point cloud -> boxes in space"),
@@ -186,7 +177,7 @@ async fn info(Extract(state): Extract<Arc<State>>) -> Result<Json<InfoAnswer>, P
         version: env!("CARGO_PKG_VERSION").to_owned(),
         task: state.service.task.clone(),
         io: io.to_owned(),
-        weights,
+        weights: facts.weights.clone(),
         device: of("device"),
         input: InputAnswer {
             kind: kind.to_owned(),
