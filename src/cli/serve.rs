@@ -125,7 +125,9 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         ));
     }
     let presets = match &args.calib_dir {
-        Some(folder) => Presets::read(folder).into_diagnostic().wrap_err("the calibrations cannot be used")?,
+        Some(folder) => Presets::read(folder)
+            .into_diagnostic()
+            .wrap_err("the calibrations cannot be used")?,
         None => Presets::default(),
     };
     let mib = |count: u32| (count as usize) << 20;
@@ -158,7 +160,9 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         max_waiting: args.max_concurrent as usize,
     };
     let engine = ModelEngine::start(loader(name.clone(), settings), engine);
-    let engine = engine.into_diagnostic().wrap_err("the model's thread cannot start")?;
+    let engine = engine
+        .into_diagnostic()
+        .wrap_err("the model's thread cannot start")?;
 
     let tokio = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -167,7 +171,8 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         .wrap_err("the asynchronous runtime cannot start")?;
     let phase = tokio.block_on(async {
         let server = Server::bind(Arc::new(engine), options, service).await;
-        let server = server.map_err(|error| miette!(help = "another address: --listen ADDRESS:PORT", "{error}"))?;
+        let server =
+            server.map_err(|error| miette!(help = "another address: --listen ADDRESS:PORT", "{error}"))?;
         report::print(&format!("serving {name} on http://{}", server.address()))?;
         let end = async {
             if let Err(error) = run::interrupt().await {
@@ -219,7 +224,9 @@ fn chosen(
 fn token(file: Option<&Path>) -> miette::Result<Option<Token>> {
     match (file, std::env::var(TOKEN_VARIABLE)) {
         (Some(file), _) => Ok(Some(Token::read(file).into_diagnostic()?)),
-        (None, Ok(text)) => Ok(Some(Token::new(&text).into_diagnostic().wrap_err(TOKEN_VARIABLE)?)),
+        (None, Ok(text)) => Ok(Some(
+            Token::new(&text).into_diagnostic().wrap_err(TOKEN_VARIABLE)?,
+        )),
         (None, Err(std::env::VarError::NotPresent)) => Ok(None),
         (None, Err(error)) => Err(error).into_diagnostic().wrap_err(TOKEN_VARIABLE),
     }
@@ -236,7 +243,9 @@ fn loader(
         let digest = file.map(file_sha256).transpose();
         let digest = digest.map_err(|error| format!("the weights cannot be read: {error}"))?;
         // The name alone: where files lie is nobody's business.
-        let name = file.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+        let name = file
+            .and_then(Path::file_name)
+            .map(|name| name.to_string_lossy().into_owned());
         Ok(LoadedModel {
             parts,
             weights: json!({ "file": name, "sha256": digest }),

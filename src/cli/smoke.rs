@@ -106,9 +106,13 @@ fn param(text: &str) -> Result<(String, Value), String> {
 }
 
 fn gate(text: &str) -> Result<(String, f64), String> {
-    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE, such as min_recall=0.9")?;
+    let (name, value) = text
+        .split_once('=')
+        .ok_or("expected NAME=VALUE, such as min_recall=0.9")?;
     let value: f64 = value.parse().map_err(|_| format!("{value:?} is no number"))?;
-    Gates::default().set(name, value).map_err(|error| error.to_string())?;
+    Gates::default()
+        .set(name, value)
+        .map_err(|error| error.to_string())?;
     Ok((name.to_owned(), value))
 }
 
@@ -119,7 +123,9 @@ fn gate(text: &str) -> Result<(String, f64), String> {
 pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
     let timeout = Duration::from_secs(args.timeout_s.into());
     let client = Client::new(&args.url, token(args.token_file.as_deref())?, timeout);
-    let health = client.wait_ready(Duration::from_secs(args.wait_s.into())).into_diagnostic()?;
+    let health = client
+        .wait_ready(Duration::from_secs(args.wait_s.into()))
+        .into_diagnostic()?;
     let expected = Expected {
         model: args.expect_model.clone(),
         backend: args.expect_backend.clone(),
@@ -128,7 +134,11 @@ pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
     };
     let (info, mut failures) = check_service(&client, &expected).into_diagnostic()?;
     let mut summary = Vec::new();
-    let sample = args.points.as_deref().or(args.inputs.as_deref()).map(Path::to_owned);
+    let sample = args
+        .points
+        .as_deref()
+        .or(args.inputs.as_deref())
+        .map(Path::to_owned);
     let images: Vec<_> = args.image.iter().map(|text| image(text)).collect();
     let sample = sample.or_else(|| images.first().map(|(_, path)| path.clone()));
     if let Some(sample) = &sample {
@@ -144,17 +154,24 @@ pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
             form: if args.npz { BodyForm::Npz } else { BodyForm::Json },
         };
         let request = build_request(&parts).into_diagnostic()?;
-        let reply = client.post("/predict", request.to_string().as_bytes()).into_diagnostic()?;
+        let reply = client
+            .post("/predict", request.to_string().as_bytes())
+            .into_diagnostic()?;
         if let Some(out) = &args.out {
             let text = serde_json::to_vec_pretty(&reply.body).into_diagnostic()?;
-            std::fs::write(out, text).into_diagnostic().wrap_err_with(|| format!("cannot write {}", out.display()))?;
+            std::fs::write(out, text)
+                .into_diagnostic()
+                .wrap_err_with(|| format!("cannot write {}", out.display()))?;
         }
         if reply.status == 200 {
             let count = reply.body["num_detections"].as_u64();
             summary.extend(count.map(|count| format!("n={count}")));
             summary.push(format!("total={} ms", reply.body["timing_ms"]["total"]));
             let variant = info["variant"].as_str().unwrap_or("");
-            let reference = args.reference.clone().or_else(|| find_reference(sample, &[variant]));
+            let reference = args
+                .reference
+                .clone()
+                .or_else(|| find_reference(sample, &[variant]));
             if let Some(reference) = reference {
                 let mut gates = Gates::default();
                 for (name, value) in &args.gate {
@@ -165,7 +182,10 @@ pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
                 failures.extend(more);
             }
         } else {
-            failures.push(format!("/predict answers {}: {}", reply.status, reply.body["detail"]));
+            failures.push(format!(
+                "/predict answers {}: {}",
+                reply.status, reply.body["detail"]
+            ));
         }
     } else if args.reference.is_some() {
         return Err(miette!(
@@ -176,24 +196,38 @@ pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
     failures.extend(check_bad_request(&client).into_diagnostic()?);
     let model = health.model.unwrap_or_default();
     let verdict = if failures.is_empty() { "ok" } else { "FAILED" };
-    report::print(&format!("{model}: {verdict} {}", summary.join(" ")).trim_end().to_owned())?;
+    report::print(
+        &format!("{model}: {verdict} {}", summary.join(" "))
+            .trim_end()
+            .to_owned(),
+    )?;
     for failure in &failures {
         report::show(&miette!("{failure}"));
     }
-    Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if failures.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 /// A file, or a camera and its file.
 fn image(text: &str) -> (Option<String>, PathBuf) {
     match text.split_once('=') {
-        Some((camera, file)) if !camera.is_empty() && !camera.contains(['/', '.']) => (Some(camera.to_owned()), file.into()),
+        Some((camera, file)) if !camera.is_empty() && !camera.contains(['/', '.']) => {
+            (Some(camera.to_owned()), file.into())
+        }
         _ => (None, text.into()),
     }
 }
 
 fn json(path: &Path) -> miette::Result<Value> {
-    let text = std::fs::read(path).into_diagnostic().wrap_err_with(|| format!("cannot read {}", path.display()))?;
-    serde_json::from_slice(&text).into_diagnostic().wrap_err_with(|| format!("{} is no JSON", path.display()))
+    let text = std::fs::read(path)
+        .into_diagnostic()
+        .wrap_err_with(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_slice(&text)
+        .into_diagnostic()
+        .wrap_err_with(|| format!("{} is no JSON", path.display()))
 }
 
 /// The token of the file, or of the environment.
@@ -201,7 +235,8 @@ fn token(file: Option<&Path>) -> miette::Result<Option<String>> {
     let text = match (file, std::env::var(TOKEN_VARIABLE)) {
         (Some(file), _) => {
             let read = std::fs::read_to_string(file);
-            read.into_diagnostic().wrap_err_with(|| format!("cannot read {}", file.display()))?
+            read.into_diagnostic()
+                .wrap_err_with(|| format!("cannot read {}", file.display()))?
         }
         (None, Ok(text)) => text,
         (None, Err(_)) => return Ok(None),

@@ -43,14 +43,20 @@ pub(super) fn parse(bytes: &[u8]) -> Result<PredictRequest, Problem> {
         let loc = std::iter::once("body".to_owned()).chain(path).collect();
         place(loc, error.inner())
     })?;
-    json.end().map_err(|error| place(vec!["body".to_owned()], &error))?;
+    json.end()
+        .map_err(|error| place(vec!["body".to_owned()], &error))?;
     Ok(request)
 }
 
 fn place(loc: Vec<String>, error: &serde_json::Error) -> Problem {
     let kind = if error.is_data() { "schema" } else { "json" };
     // Messages quote what came in.
-    let msg = error.to_string().chars().filter(|c| !c.is_control()).take(512).collect();
+    let msg = error
+        .to_string()
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(512)
+        .collect();
     Problem::Schema(ProblemPlace {
         loc,
         msg,
@@ -70,7 +76,11 @@ pub(super) fn decode(
     let params = params.iter().map(|(name, value)| (name, value.clone())).collect();
     let stream = request.stream.as_ref();
     let id = stream.map_or("", |stream| stream.id.as_str());
-    check_name(stream.map(|stream| stream.id.as_str()), "stream.id", MAX_STREAM_CHARS)?;
+    check_name(
+        stream.map(|stream| stream.id.as_str()),
+        "stream.id",
+        MAX_STREAM_CHARS,
+    )?;
     check_name(request.frame_id.as_deref(), "frame_id", MAX_FRAME_CHARS)?;
     one_input(&request, facts.sensor)?;
     let (stamp_ns, world_from_sensor) = taken(stream)?;
@@ -119,7 +129,10 @@ pub(super) fn decode(
         frame,
         stream: id.to_owned(),
         reset: stream.is_some_and(|stream| stream.reset),
-        frame_id: request.frame_id.or(said).unwrap_or_else(|| default_frame.to_owned()),
+        frame_id: request
+            .frame_id
+            .or(said)
+            .unwrap_or_else(|| default_frame.to_owned()),
         params,
         form: request.output_format.unwrap_or_default(),
         dropped,
@@ -141,17 +154,25 @@ fn one_input(request: &PredictRequest, sensor: Sensor) -> Result<(), Problem> {
     let mut there = given.iter().filter(|(_, there)| *there).map(|(name, _)| *name);
     let first = there.next();
     if let Some(second) = there.next() {
-        return input(format!("{second}: not expected beside {}: a frame is one of both", first.unwrap_or(wanted)));
+        return input(format!(
+            "{second}: not expected beside {}: a frame is one of both",
+            first.unwrap_or(wanted)
+        ));
     }
     match first {
         None => return input(format!("{wanted}: missing: the model takes {sensor}")),
         Some(name) if name != wanted && name != "inputs" => {
-            return input(format!("{name}: not expected: the model takes {sensor}, as `{wanted}` or `inputs`"));
+            return input(format!(
+                "{name}: not expected: the model takes {sensor}, as `{wanted}` or `inputs`"
+            ));
         }
         Some(_) => {}
     }
     if request.images.len() > 1 {
-        return input(format!("images: {} images; the model takes one", request.images.len()));
+        return input(format!(
+            "images: {} images; the model takes one",
+            request.images.len()
+        ));
     }
     if !request.sweeps.is_empty() && first != Some("points") {
         return input("sweeps: not expected without `points`".to_owned());
@@ -168,9 +189,13 @@ fn taken(stream: Option<&StreamForm>) -> Result<(i64, Option<[f64; 16]>), Proble
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)
     };
-    let Some(stream) = stream else { return Ok((now(), None)) };
+    let Some(stream) = stream else {
+        return Ok((now(), None));
+    };
     let pose = stream.world_from_sensor.as_ref();
-    let pose = pose.map(|form| parse_transform(&form.0, "stream.T_world_from_sensor")).transpose()?;
+    let pose = pose
+        .map(|form| parse_transform(&form.0, "stream.T_world_from_sensor"))
+        .transpose()?;
     Ok((stream.stamp_ns.unwrap_or_else(now), pose))
 }
 
@@ -198,7 +223,10 @@ fn past(
     for (at, sweep) in sweeps.iter().enumerate() {
         let field = format!("sweeps[{at}]");
         if !(sweep.time_lag_s > 0.0 && sweep.time_lag_s <= MAX_LAG_S) {
-            return input(format!("{field}.time_lag_s: {}; expected above 0, at most {MAX_LAG_S} s", sweep.time_lag_s));
+            return input(format!(
+                "{field}.time_lag_s: {}; expected above 0, at most {MAX_LAG_S} s",
+                sweep.time_lag_s
+            ));
         }
         let points: &PointsForm = &sweep.points;
         let table = points.decode(&format!("{field}.points"), limits)?;
@@ -228,6 +256,8 @@ fn check_name(name: Option<&str>, field: &str, most: usize) -> Result<(), Proble
     };
     match name.is_none_or(fits) {
         true => Ok(()),
-        false => Err(Problem::Input(format!("{field}: expected 1 to {most} characters, none a control character"))),
+        false => Err(Problem::Input(format!(
+            "{field}: expected 1 to {most} characters, none a control character"
+        ))),
     }
 }

@@ -9,8 +9,8 @@ use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 
 use crate::image::Image;
-use crate::perception::{CallParam, CallValue, InputSchema, ModelError, Outcome, PrepareError, Sensor};
 use crate::perception::HeadError;
+use crate::perception::{CallParam, CallValue, InputSchema, ModelError, Outcome, PrepareError, Sensor};
 use crate::tensor::HostTensor;
 
 /// What a model is, once it runs.

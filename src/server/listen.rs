@@ -85,7 +85,9 @@ impl Server {
     pub async fn run(self, end: impl Future<Output = ()> + Send) -> Phase {
         let options = self.state.options().clone();
         let service = router(Arc::clone(&self.state));
-        let places = Arc::new(Semaphore::new(options.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
+        let places = Arc::new(Semaphore::new(
+            options.max_connections.clamp(1, Semaphore::MAX_PERMITS),
+        ));
         let (ending, ended) = watch::channel(false);
         let mut connections = JoinSet::new();
         let mut end = std::pin::pin!(end);
@@ -125,7 +127,10 @@ impl Server {
 }
 
 /// The next connection, once there is a place for it.
-async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> (TcpStream, Option<OwnedSemaphorePermit>) {
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> (TcpStream, Option<OwnedSemaphorePermit>) {
     // The semaphore is never closed.
     let place = Arc::clone(places).acquire_owned().await.ok();
     loop {

@@ -5,14 +5,17 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder};
-use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use metrics_exporter_prometheus::{
+    BuildError, Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
+};
 
 /// Bounds of the histograms in seconds.
 const BUCKETS_S: [f64; 14] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0,
 ];
 
-static METADATA: Metadata<'static> = Metadata::new("sensorium::server", Level::INFO, Some("sensorium::server"));
+static METADATA: Metadata<'static> =
+    Metadata::new("sensorium::server", Level::INFO, Some("sensorium::server"));
 
 /// What the service counts. Every instance has its own numbers.
 pub(super) struct ServiceMetrics {
@@ -64,7 +67,10 @@ impl ServiceMetrics {
 
     /// Counts an answer.
     pub(super) fn answered(&self, route: &'static str, status: u16) {
-        let labels = vec![Label::new("route", route), Label::new("status", status.to_string())];
+        let labels = vec![
+            Label::new("route", route),
+            Label::new("status", status.to_string()),
+        ];
         let key = Key::from_parts("sensorium_http_requests_total", labels);
         let recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner);
         recorder.register_counter(&key, &METADATA).increment(1);
@@ -74,7 +80,9 @@ impl ServiceMetrics {
     pub(super) fn part(&self, part: &'static str, time: Duration) {
         let key = Key::from_parts("sensorium_predict_seconds", vec![Label::new("part", part)]);
         let recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner);
-        recorder.register_histogram(&key, &METADATA).record(time.as_secs_f64());
+        recorder
+            .register_histogram(&key, &METADATA)
+            .record(time.as_secs_f64());
     }
 
     /// Everything, as Prometheus reads it.

@@ -11,8 +11,8 @@
 //!
 //! Called by `cli`; calls every room above it.
 
-pub mod client;
 mod answers;
+pub mod client;
 mod decode;
 mod engine;
 mod listen;

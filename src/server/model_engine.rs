@@ -12,7 +12,9 @@ use tokio::sync::watch;
 use super::engine::{Engine, EngineError, Frame, Job, ModelFacts, Phase, Refused, SweepFrame};
 use crate::device::DeviceConfig;
 use crate::lidar::Columns;
-use crate::perception::{CallValue, Model, ModelError, ModelOptions, ModelParts, Outcome, SensorData, Sweep, Taken};
+use crate::perception::{
+    CallValue, Model, ModelError, ModelOptions, ModelParts, Outcome, SensorData, Sweep, Taken,
+};
 use crate::pipeline::RestartSettings;
 
 /// Longest pause between attempts to open a model again.
@@ -31,7 +33,9 @@ pub struct LoadedModel {
 
 impl fmt::Debug for LoadedModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LoadedModel").field("parts", &self.parts).finish_non_exhaustive()
+        f.debug_struct("LoadedModel")
+            .field("parts", &self.parts)
+            .finish_non_exhaustive()
     }
 }
 
@@ -145,7 +149,15 @@ impl Worker {
                 let _ = job.reply.send(Err(EngineError::Late));
                 continue;
             }
-            let Job { frame, stream, reset, frame_id, params, reply, .. } = job;
+            let Job {
+                frame,
+                stream,
+                reset,
+                frame_id,
+                params,
+                reply,
+                ..
+            } = job;
             let ran = catch_unwind(AssertUnwindSafe(|| {
                 predict(&mut model, frame, &stream, reset, &frame_id, params)
             }));
@@ -207,7 +219,10 @@ impl Worker {
         self.losses.retain(|at| at.elapsed() < within);
         self.losses.push(Instant::now());
         if self.losses.len() > settings.limit as usize {
-            return Err(format!("the model went away more than {} times in {within:?}: {cause}", settings.limit));
+            return Err(format!(
+                "the model went away more than {} times in {within:?}: {cause}",
+                settings.limit
+            ));
         }
         let mut pause = Duration::from_millis(settings.backoff_ms.into());
         let mut attempt = 1;
@@ -224,7 +239,9 @@ impl Worker {
             match self.open() {
                 Ok(model) => return Ok(model),
                 Err(reason) if attempt >= settings.limit => {
-                    return Err(format!("{cause}; not opened again in {attempt} attempts: {reason}"));
+                    return Err(format!(
+                        "{cause}; not opened again in {attempt} attempts: {reason}"
+                    ));
                 }
                 Err(reason) => tracing::warn!(attempt, "the model cannot be opened: {reason}"),
             }
@@ -262,8 +279,16 @@ fn predict(
     }
     let outcome = match frame {
         Frame::Image(image) => model.run(&SensorData::Image(image.view().into()), frame_id, params),
-        Frame::Arrays { arrays, stamp_ns, world_from_sensor } => {
-            let taken = Taken { stream, stamp_ns, world_from_sensor };
+        Frame::Arrays {
+            arrays,
+            stamp_ns,
+            world_from_sensor,
+        } => {
+            let taken = Taken {
+                stream,
+                stamp_ns,
+                world_from_sensor,
+            };
             model.run_arrays(&arrays, &taken, frame_id, params)
         }
         Frame::Sweep(sweep) => run_sweep(model, &sweep, stream, frame_id, params),

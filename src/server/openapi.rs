@@ -93,9 +93,7 @@ fn document() -> Value {
     let mut schemas = requests.take_definitions(true);
     schemas.extend(answers.take_definitions(true));
 
-    let problem = |about: &str| {
-        json!({ "description": about, "content": { "application/json": { "schema": problem } } })
-    };
+    let problem = |about: &str| json!({ "description": about, "content": { "application/json": { "schema": problem } } });
     let no_token = problem("No bearer token, or another one.");
     let unavailable = || {
         let mut answer = problem("There is no model yet or any more, or no room for the request now.");
@@ -116,7 +114,10 @@ fn document() -> Value {
             _ => json!({ "application/json": { "schema": { "type": "object" } } }),
         };
         let mut responses = Map::new();
-        responses.insert("200".to_owned(), json!({ "description": about, "content": answer }));
+        responses.insert(
+            "200".to_owned(),
+            json!({ "description": about, "content": answer }),
+        );
         if guarded {
             responses.insert("401".to_owned(), no_token.clone());
         }
@@ -133,7 +134,10 @@ fn document() -> Value {
                 "content": { "application/json": { "schema": request } },
             });
             let answers = [
-                ("400", "Data or parameters that the model does not take, or a body that is too long."),
+                (
+                    "400",
+                    "Data or parameters that the model does not take, or a body that is too long.",
+                ),
                 ("408", "A body that does not come in time."),
                 ("415", "A body that is not application/json."),
                 ("422", "A body that is no JSON, or not of this form."),

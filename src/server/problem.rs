@@ -69,7 +69,13 @@ impl Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = self.status();
-        let mut response = (status, Json(ProblemAnswer { detail: self.detail() })).into_response();
+        let mut response = (
+            status,
+            Json(ProblemAnswer {
+                detail: self.detail(),
+            }),
+        )
+            .into_response();
         let headers = response.headers_mut();
         match status {
             StatusCode::SERVICE_UNAVAILABLE => {

@@ -44,8 +44,11 @@ impl Buffers {
         if !is_json(headers) {
             return Err(Problem::MediaType);
         }
-        let too_long = |found: String| Problem::Input(format!("body: {found} bytes; at most {max_bytes} are taken"));
-        let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+        let too_long =
+            |found: String| Problem::Input(format!("body: {found} bytes; at most {max_bytes} are taken"));
+        let announced = headers
+            .get(header::CONTENT_LENGTH)
+            .and_then(|value| value.to_str().ok());
         let announced = announced.and_then(|text| text.parse::<u64>().ok());
         let awaits = headers.contains_key(header::EXPECT);
         let mut chunks = body.into_data_stream();
@@ -56,7 +59,10 @@ impl Buffers {
             return Err(too_long(length.to_string()));
         }
         let read = async {
-            let mut received = Received { bytes: Vec::new(), _share: None };
+            let mut received = Received {
+                bytes: Vec::new(),
+                _share: None,
+            };
             let mut counted = 0;
             while let Some(chunk) = chunks.next().await {
                 let chunk = chunk.map_err(|error| Problem::Input(format!("body: cut off: {error}")))?;
@@ -75,14 +81,19 @@ impl Buffers {
             }
             Ok(received)
         };
-        tokio::time::timeout(within, read).await.map_err(|_| Problem::SlowBody)?
+        tokio::time::timeout(within, read)
+            .await
+            .map_err(|_| Problem::SlowBody)?
     }
 
     /// Adds to a body's share of the memory.
     fn count(&self, received: &mut Received, units: usize) -> Result<(), Problem> {
-        let full = || Problem::Unavailable("the bodies of other requests take all memory for them".to_owned());
+        let full =
+            || Problem::Unavailable("the bodies of other requests take all memory for them".to_owned());
         let units = u32::try_from(units).map_err(|_| full())?;
-        let more = Arc::clone(&self.0).try_acquire_many_owned(units).map_err(|_| full())?;
+        let more = Arc::clone(&self.0)
+            .try_acquire_many_owned(units)
+            .map_err(|_| full())?;
         match &mut received._share {
             Some(share) => share.merge(more),
             share @ None => *share = Some(more),
@@ -109,7 +120,12 @@ async fn pass_over(chunks: &mut BodyDataStream, max_bytes: usize) {
 
 /// Whether the body is said to be JSON. A page of another site can send other types without being asked first.
 fn is_json(headers: &HeaderMap) -> bool {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default().trim();
+    let kind = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    let kind = kind
+        .and_then(|kind| kind.split(';').next())
+        .unwrap_or_default()
+        .trim();
     kind.eq_ignore_ascii_case("application/json")
 }

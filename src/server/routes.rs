@@ -30,11 +30,21 @@ use crate::perception::{Outcome, Sensor};
 /// Every route: method, path, whether it asks for the token, and what it does.
 pub(super) const ROUTES: [(&str, &str, bool, &str); 8] = [
     ("GET", "/", true, "the routes"),
-    ("GET", "/health", false, "whether requests are run: ok, starting or error"),
+    (
+        "GET",
+        "/health",
+        false,
+        "whether requests are run: ok, starting or error",
+    ),
     ("GET", "/v1/health", false, "the same"),
     ("GET", "/info", true, "the model, its device and what it takes"),
     ("GET", "/v1/models", true, "the model in a list"),
-    ("GET", "/metrics", true, "counters and times in Prometheus' text form"),
+    (
+        "GET",
+        "/metrics",
+        true,
+        "counters and times in Prometheus' text form",
+    ),
     ("GET", "/openapi.json", true, "the description of this service"),
     ("POST", "/predict", true, "runs the model on a frame"),
 ];
@@ -111,7 +121,10 @@ async fn guard(Extract(state): Extract<Arc<State>>, request: Request, next: Next
     let path = request.uri().path();
     let known = ROUTES.iter().find(|(_, known, ..)| *known == path);
     let (route, guarded) = known.map_or(("other", true), |&(_, path, guarded, _)| (path, guarded));
-    let authorization = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+    let authorization = request
+        .headers()
+        .get(header::AUTHORIZATION)
+        .map(HeaderValue::as_bytes);
     let allowed = match &state.options.token {
         Some(token) if guarded => token.is_borne_by(authorization),
         _ => true,
@@ -125,7 +138,9 @@ async fn guard(Extract(state): Extract<Arc<State>>, request: Request, next: Next
 }
 
 async fn routes() -> Json<RoutesAnswer> {
-    let routes = ROUTES.iter().map(|(method, path, _, about)| (format!("{method} {path}"), (*about).to_owned()));
+    let routes = ROUTES
+        .iter()
+        .map(|(method, path, _, about)| (format!("{method} {path}"), (*about).to_owned()));
     Json(RoutesAnswer {
         service: "sensorium".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -171,7 +186,10 @@ async fn info(Extract(state): Extract<Arc<State>>) -> Result<Json<InfoAnswer>, P
         Sensor::Lidar => ("points", "one point cloud -> boxes in space"),
     };
     let variants = of("variants");
-    let variant = variants.as_array().and_then(|names| names.last().cloned()).unwrap_or(Value::Null);
+    let variant = variants
+        .as_array()
+        .and_then(|names| names.last().cloned())
+        .unwrap_or(Value::Null);
     Ok(Json(InfoAnswer {
         model: facts.name.to_string(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -252,7 +270,10 @@ async fn answer(state: &Arc<State>, headers: &HeaderMap, body: Body) -> Result<R
     // Without a model nothing is read.
     state.facts()?;
     let options = &state.options;
-    let received = state.buffers.receive(headers, body, options.max_body_bytes, options.body_timeout).await?;
+    let received = state
+        .buffers
+        .receive(headers, body, options.max_body_bytes, options.body_timeout)
+        .await?;
     let began = Instant::now();
     let deadline = began + options.request_timeout;
     let done = run(state, received, began, deadline);
@@ -296,7 +317,9 @@ async fn run(
         reply,
     });
     submitted.map_err(|refused| Problem::Unavailable(refused.to_string()))?;
-    let outcome = answered.await.map_err(|_| Problem::Unavailable("the model went away".to_owned()))?;
+    let outcome = answered
+        .await
+        .map_err(|_| Problem::Unavailable("the model went away".to_owned()))?;
     let outcome = outcome.map_err(|error| match error {
         error if error.is_callers() => Problem::Input(error.to_string()),
         EngineError::Reopening => Problem::Unavailable(error.to_string()),

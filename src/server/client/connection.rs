@@ -72,7 +72,9 @@ pub struct Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("base", &self.base).finish_non_exhaustive()
+        f.debug_struct("Client")
+            .field("base", &self.base)
+            .finish_non_exhaustive()
     }
 }
 
@@ -127,10 +129,11 @@ impl Client {
         loop {
             let last = match self.get("/health") {
                 Ok(Reply { status: 200, body }) => {
-                    let health: HealthAnswer = serde_json::from_value(body).map_err(|error| ClientError::Form {
-                        url: url(),
-                        reason: error.to_string(),
-                    })?;
+                    let health: HealthAnswer =
+                        serde_json::from_value(body).map_err(|error| ClientError::Form {
+                            url: url(),
+                            reason: error.to_string(),
+                        })?;
                     match health.status {
                         ServiceStatus::Ok => return Ok(health),
                         ServiceStatus::Starting => "it is starting".to_owned(),
@@ -165,7 +168,12 @@ fn reply(
     };
     let mut answer = answer.map_err(failed)?;
     let status = answer.status().as_u16();
-    let bytes = answer.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_vec().map_err(failed)?;
+    let bytes = answer
+        .body_mut()
+        .with_config()
+        .limit(MAX_ANSWER_BYTES)
+        .read_to_vec()
+        .map_err(failed)?;
     Ok(Reply {
         status,
         body: serde_json::from_slice(&bytes).unwrap_or(Value::Null),

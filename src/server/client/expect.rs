@@ -63,14 +63,21 @@ pub fn check_service(client: &Client, expected: &Expected) -> Result<(Value, Vec
 pub fn check_bad_request(client: &Client) -> Result<Vec<String>, ClientError> {
     let probes: [(&[u8], u16, &str); 3] = [
         (b"{\"no_such_field\": 1}", 422, "an unknown field"),
-        (b"{\"params\": {\"no_such_parameter\": 1}}", 400, "an unknown parameter"),
+        (
+            b"{\"params\": {\"no_such_parameter\": 1}}",
+            400,
+            "an unknown parameter",
+        ),
         (b"{", 422, "a body that is no JSON"),
     ];
     let mut failures = Vec::new();
     for (body, expected, what) in probes {
         let reply = client.post("/predict", body)?;
         if reply.status != expected {
-            failures.push(format!("{what} is answered with {}, expected {expected}", reply.status));
+            failures.push(format!(
+                "{what} is answered with {}, expected {expected}",
+                reply.status
+            ));
         } else if reply.body.get("detail").is_none() {
             failures.push(format!("{what} is refused without `detail`"));
         }

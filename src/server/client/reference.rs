@@ -92,7 +92,10 @@ impl Gates {
 #[must_use]
 pub fn find_reference(sample: &Path, keys: &[&str]) -> Option<PathBuf> {
     let stem = sample.file_stem()?.to_str()?;
-    let named = keys.iter().filter(|key| !key.is_empty()).map(|key| format!("{stem}.{key}.reference.json"));
+    let named = keys
+        .iter()
+        .filter(|key| !key.is_empty())
+        .map(|key| format!("{stem}.{key}.reference.json"));
     let mut names = named.chain([format!("{stem}.reference.json")]);
     names.find_map(|name| Some(sample.with_file_name(name)).filter(|path| path.is_file()))
 }
@@ -115,15 +118,21 @@ pub fn compare_with_reference(body: &Value, reference: &Value, gates: &Gates) ->
             && body.get(name) != Some(expected)
         {
             let found = body.get(name).unwrap_or(&Value::Null);
-            told.failures.push(format!("{name} is {found}, the reference has {expected}"));
+            told.failures
+                .push(format!("{name} is {found}, the reference has {expected}"));
         }
     }
     if let Some(expected) = reference.get("detections") {
         match (rows(body.get("detections")), rows(Some(expected))) {
             (Ok(found), Ok(expected)) => detections(&found, &expected, gates, &mut told),
             (found, expected) => {
-                told.failures.extend(found.err().map(|error| format!("detections: {error}")));
-                told.failures.extend(expected.err().map(|error| format!("detections of the reference: {error}")));
+                told.failures
+                    .extend(found.err().map(|error| format!("detections: {error}")));
+                told.failures.extend(
+                    expected
+                        .err()
+                        .map(|error| format!("detections of the reference: {error}")),
+                );
             }
         }
     }
@@ -219,13 +228,25 @@ fn detections(found: &[Row], expected: &[Row], gates: &Gates, told: &mut Told) {
             _ => None,
         }
     });
-    let share = |all: usize| if all == 0 { 1.0 } else { pairs.len() as f64 / all as f64 };
+    let share = |all: usize| {
+        if all == 0 {
+            1.0
+        } else {
+            pairs.len() as f64 / all as f64
+        }
+    };
     told.at_least("recall", share(expected.len()), gates.min_recall);
     told.at_least("precision", share(found.len()), gates.min_precision);
-    let difference = |([one, other], _): &([usize; 2], f64)| (expected[*one].score - found[*other].score).abs();
-    told.at_most("score_err_max", pairs.iter().map(difference).fold(0.0, f64::max), gates.max_score_err);
+    let difference =
+        |([one, other], _): &([usize; 2], f64)| (expected[*one].score - found[*other].score).abs();
+    told.at_most(
+        "score_err_max",
+        pairs.iter().map(difference).fold(0.0, f64::max),
+        gates.max_score_err,
+    );
     told.metrics.insert("detections".to_owned(), found.len() as f64);
-    told.metrics.insert("detections_reference".to_owned(), expected.len() as f64);
+    told.metrics
+        .insert("detections_reference".to_owned(), expected.len() as f64);
 }
 
 fn trajectory(found: &Value, expected: &Value, gates: &Gates, told: &mut Told) -> Result<(), String> {
@@ -234,7 +255,11 @@ fn trajectory(found: &Value, expected: &Value, gates: &Gates, told: &mut Told) -
         let mut flat = Vec::with_capacity(2 * rows.len());
         for row in rows {
             for at in 0..2 {
-                flat.push(row.get(at).and_then(Value::as_f64).ok_or("a pose has no x and y")?);
+                flat.push(
+                    row.get(at)
+                        .and_then(Value::as_f64)
+                        .ok_or("a pose has no x and y")?,
+                );
             }
         }
         let rows = Array2::from_shape_vec((rows.len(), 2), flat);
@@ -248,13 +273,20 @@ fn trajectory(found: &Value, expected: &Value, gates: &Gates, told: &mut Told) -
 
 /// Compares every encoded array of the reference with the one at the same place.
 fn arrays(body: &Value, reference: &Value, path: &str, gates: &Gates, told: &mut Told) {
-    let Some(entries) = reference.as_object() else { return };
+    let Some(entries) = reference.as_object() else {
+        return;
+    };
     if entries.contains_key("encoding") && entries.contains_key("data") {
         match (decoded(body), decoded(reference)) {
             (Ok(found), Ok(expected)) => array(&found, &expected, path, gates, told),
             (found, expected) => {
-                told.failures.extend(found.err().map(|error| format!("{path}: {error}")));
-                told.failures.extend(expected.err().map(|error| format!("{path} of the reference: {error}")));
+                told.failures
+                    .extend(found.err().map(|error| format!("{path}: {error}")));
+                told.failures.extend(
+                    expected
+                        .err()
+                        .map(|error| format!("{path} of the reference: {error}")),
+                );
             }
         }
         return;
@@ -264,13 +296,22 @@ fn arrays(body: &Value, reference: &Value, path: &str, gates: &Gates, told: &mut
             "" => name.clone(),
             path => format!("{path}.{name}"),
         };
-        arrays(body.get(name).unwrap_or(&Value::Null), expected, &path, gates, told);
+        arrays(
+            body.get(name).unwrap_or(&Value::Null),
+            expected,
+            &path,
+            gates,
+            told,
+        );
     }
 }
 
 fn decoded(value: &Value) -> Result<Array, String> {
     if value.get("encoding").and_then(Value::as_str) == Some("png") {
-        let data = value.get("data").and_then(Value::as_str).ok_or("it has no data")?;
+        let data = value
+            .get("data")
+            .and_then(Value::as_str)
+            .ok_or("it has no data")?;
         let bytes = decode_base64(data, "data", MAX_ARRAY_BYTES).map_err(|error| error.to_string())?;
         let image = decode_image(&bytes).map_err(|error| error.to_string())?;
         let channels = image.format().channels();
@@ -288,7 +329,9 @@ fn decoded(value: &Value) -> Result<Array, String> {
 fn array(found: &Array, expected: &Array, path: &str, gates: &Gates, told: &mut Told) {
     if found.shape() != expected.shape() {
         let (found, expected) = (&found.shape()[..], &expected.shape()[..]);
-        told.failures.push(format!("{path} has shape {found:?}, the reference has {expected:?}"));
+        told.failures.push(format!(
+            "{path} has shape {found:?}, the reference has {expected:?}"
+        ));
         return;
     }
     let floats = |values: &Values| -> Option<Vec<f64>> {
@@ -301,12 +344,17 @@ fn array(found: &Array, expected: &Array, path: &str, gates: &Gates, told: &mut 
     match (found.values(), expected.values()) {
         (Values::I64(found), Values::I64(expected)) => {
             let equal = found.iter().zip(expected).filter(|(a, b)| a == b).count();
-            let share = if expected.is_empty() { 1.0 } else { equal as f64 / expected.len() as f64 };
+            let share = if expected.is_empty() {
+                1.0
+            } else {
+                equal as f64 / expected.len() as f64
+            };
             told.at_least(&format!("{path}.agreement"), share, gates.min_label_agreement);
         }
         (found, expected) => {
             let (Some(found), Some(expected)) = (floats(found), floats(expected)) else {
-                told.failures.push(format!("{path} has whole numbers on one side alone"));
+                told.failures
+                    .push(format!("{path} has whole numbers on one side alone"));
                 return;
             };
             let mut most = 0.0_f64;

@@ -67,7 +67,11 @@ pub fn build_request(parts: &RequestParts) -> Result<Value, RequestError> {
     let mut body = Map::new();
     let mut set = |name: &str, value: Value| body.insert(name.to_owned(), value);
     if let Some(path) = &parts.points {
-        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
+        let extension = path
+            .extension()
+            .and_then(|e| e.to_str())
+            .unwrap_or("")
+            .to_ascii_lowercase();
         if !["bin", "npy", "npz", "pcd"].contains(&extension.as_str()) {
             return Err(RequestError::Extension { path: path.clone() });
         }
@@ -90,10 +94,12 @@ pub fn build_request(parts: &RequestParts) -> Result<Value, RequestError> {
     }
     let mut calibration = match &parts.calibration {
         None => None,
-        Some(path) => Some(serde_json::from_slice(&read(path)?).map_err(|source| RequestError::Json {
-            path: path.clone(),
-            source,
-        })?),
+        Some(path) => Some(
+            serde_json::from_slice(&read(path)?).map_err(|source| RequestError::Json {
+                path: path.clone(),
+                source,
+            })?,
+        ),
     };
     if let Some(preset) = &parts.preset {
         match calibration.get_or_insert_with(|| json!({})) {
