@@ -25,7 +25,7 @@
 //! - [`telemetry`]: latency histograms, drop accounting, run reports, profiles of models
 //! - [`io`]: bags, ROS messages (CDR), recordings, zenoh, the driving simulator
 //! - [`runtime`]: actors, bounded channels, clock, shutdown
-//! - [`server`]: metrics, health and status of a run over HTTP
+//! - [`server`]: `/predict` over HTTP, the client that checks a service, and what a run tells whoever watches it
 //! - [`cli`]: the `sensorium` command, one file per subcommand
 
 pub mod accuracy;

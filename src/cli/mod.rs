@@ -23,7 +23,9 @@ mod ros_args;
 mod router;
 mod run;
 mod schema;
+mod serve;
 mod sim;
+mod smoke;
 mod top;
 mod watching;
 
@@ -63,6 +65,8 @@ enum Command {
     Model(model::Args),
     Router(router::Args),
     Schema(schema::Args),
+    Serve(Box<serve::Args>),
+    Smoke(Box<smoke::Args>),
     Sim(Box<sim::Args>),
     Top(top::Args),
 }
@@ -84,6 +88,8 @@ impl Command {
             Self::Model(args) => model::run(args),
             Self::Router(args) => router::run(&args),
             Self::Schema(args) => schema::run(args),
+            Self::Serve(args) => serve::run(*args),
+            Self::Smoke(args) => smoke::run(&args),
             Self::Sim(args) => sim::run(*args),
             Self::Top(args) => top::run(&args),
         }

@@ -7,6 +7,7 @@ pub mod cdr;
 pub mod cloud;
 pub mod cloud_file;
 pub mod drive_bag;
+pub mod forms;
 pub mod foxglove;
 pub mod foxglove_live;
 pub mod interface;

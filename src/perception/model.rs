@@ -192,6 +192,19 @@ pub trait HostModel: fmt::Debug + Send + Sync {
         self.finish(output, placement, frame_id)
     }
 
+    /// Class names by number.
+    fn labels(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// How many earlier sweeps of a stream are added to each: 0 for a model that looks at one frame alone.
+    fn past_sweeps(&self) -> usize {
+        0
+    }
+
+    /// Forgets what was kept of a stream. Nothing happens for one that is not known.
+    fn forget(&self, _stream: &str) {}
+
     /// What the model takes as plain arrays.
     fn input_schema(&self) -> InputSchema {
         InputSchema::of(self.sensor())

@@ -45,6 +45,7 @@ pub use drive::{TruthFrame, TruthImage};
 pub use error::RuntimeError;
 pub use frame::{Detected, FrameMeta, Message, Sample};
 pub use health::{ActiveReason, Health, HealthReport, PipelineState, Reason, ReasonKind, StateChange};
+pub use models::load_model;
 pub use owner::schedule;
 pub use run::{Progress, RunOptions, RunOutput, run};
 pub use shutdown::Shutdown;

@@ -12,7 +12,7 @@ use crate::perception::temporal::{
     BevRing, LoadedBevRing, LoadedStreamQueries, StreamQueries, TemporalOptions,
 };
 use crate::perception::{
-    CameraSource, DeviceModel, HeadKind, HostModel, LoadedCamera, ModelTrace, Sensor, Thresholds,
+    CameraSource, DeviceModel, HeadKind, HostModel, LoadedCamera, ModelParts, ModelTrace, Sensor, Thresholds,
 };
 use crate::pipeline::{
     self, CameraSettings, CenterPointSettings, DeviceSettings, Family, Labels, ModelSettings, NodeKind,
@@ -59,6 +59,19 @@ pub(super) fn load_all(pipeline: &Pipeline) -> Result<Vec<DetectorParts>, Runtim
         })
         .map(|detector| load(&detector.model, &pipeline.models[&detector.model]))
         .collect()
+}
+
+/// Both halves of one model of a pipeline, for whoever runs it without the pipeline.
+///
+/// # Errors
+/// [`RuntimeError::Model`], [`RuntimeError::Incomplete`].
+pub fn load_model(name: &str, settings: &ModelSettings) -> Result<ModelParts, RuntimeError> {
+    let DetectorParts { host, device } = load(name, settings)?;
+    Ok(ModelParts {
+        host: host.model,
+        device,
+        weights: None,
+    })
 }
 
 fn load(name: &str, settings: &ModelSettings) -> Result<DetectorParts, RuntimeError> {

@@ -279,6 +279,27 @@ impl Model {
         })
     }
 
+    /// Takes a frame into what the model keeps of its stream, and runs nothing.
+    ///
+    /// # Errors
+    /// [`ModelError::Closed`], [`ModelError::Prepare`], [`ModelError::Slot`].
+    pub fn remember(&mut self, data: &SensorData<'_>) -> Result<(), ModelError> {
+        let closed = self.closed();
+        let bench = self.bench.as_mut().ok_or(closed)?;
+        let mut inputs = Vec::with_capacity(bench.inputs.len());
+        for slot in &mut bench.inputs {
+            inputs.push(slot.bytes_mut()?);
+        }
+        self.parts.host.prepare(data, &mut inputs)?;
+        Ok(())
+    }
+
+    /// The half on the host.
+    #[must_use]
+    pub fn host(&self) -> &Arc<dyn HostModel> {
+        &self.parts.host
+    }
+
     /// As [`Self::run`] on plain arrays by name, as [`HostModel::input_schema`](super::HostModel::input_schema) says.
     ///
     /// # Errors
