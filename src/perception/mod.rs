@@ -5,6 +5,7 @@
 //! head layout), and candidates become [`crate::outputs::Detections2D`] (suppression, mapping back to the
 //! camera image, clipping). Slices in, values out; no device, no thread, no clock.
 
+pub mod bundle;
 mod call_params;
 mod camera;
 mod candidate;

@@ -12,6 +12,7 @@
 //! May be called by `telemetry`, `io`, `runtime` and `cli`; calls `device` for what
 //! can be set there.
 
+mod bundle;
 mod camera;
 mod connect;
 mod faults;
@@ -33,6 +34,7 @@ mod source;
 mod substitute;
 mod tree;
 mod validate;
+mod vehicle;
 mod words;
 
 pub use camera::{CameraSettings, ChannelOrder, Contraction, Preprocess, Upload, UploadLayout};
@@ -48,3 +50,7 @@ pub use settings::{
     Transport, WeightFormat, ZenohMode, ZenohPublisherSettings,
 };
 pub use substitute::Environment;
+pub use vehicle::{
+    DistortionModel, Encoding, Intrinsics, Mount, Vehicle, VehicleLimits, VehicleOverrides, VehicleSensor,
+    VehicleSensorKind, VehicleStream, vehicle_schema,
+};

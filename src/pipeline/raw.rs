@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use super::bundle::RawBundle;
 use super::camera::{ChannelOrder, Contraction, Preprocess, Upload, UploadLayout};
 use super::faults::RawFaults;
 use super::patterns::{NAME, STREAM_TOPIC};
@@ -163,6 +164,7 @@ pub(super) enum RawModel {
     Yolox(RawCameraModel),
     FastestDet(RawCameraModel),
     CenterPoint(RawCenterPoint),
+    Bundle(RawBundle),
 }
 
 /// A network that finds boxes in camera images: YOLOX (boxes as offsets to grid cells of three strides, objectness

@@ -6,12 +6,14 @@
 //!
 //! Called by `cli`; calls every room above it.
 
+mod budget;
 pub mod channel;
 mod detectors;
 mod drive;
 mod ending;
 mod error;
 mod finish;
+mod footprint;
 mod frame;
 mod gallery;
 mod inputs;
@@ -30,9 +32,12 @@ mod source;
 mod stage;
 mod topics;
 
+pub use budget::{Budget, DetectorLoad, Finding};
 pub use drive::{TruthFrame, TruthImage};
 pub use error::RuntimeError;
+pub use footprint::{Footprint, ModelFootprint};
 pub use frame::{Detected, FrameMeta, Message, Sample};
+pub use models::load_model;
 pub use run::{Progress, RunOptions, RunOutput, run};
 pub use shutdown::Shutdown;
 pub use slots::{PooledSlot, SlotPool};

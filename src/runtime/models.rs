@@ -9,7 +9,7 @@ use crate::device::{Backends, Device, DeviceConfig, DeviceHealth, FaultDevice, I
 use crate::numeric::Fp8Format;
 use crate::perception::centerpoint::{CenterPointSource, LoadedCenterPoint};
 use crate::perception::{
-    CameraSource, DeviceModel, HeadKind, HostModel, LoadedCamera, ModelTrace, Sensor, Thresholds,
+    CameraSource, DeviceModel, HeadKind, HostModel, LoadedCamera, ModelParts, ModelTrace, Sensor, Thresholds,
 };
 use crate::pipeline::{
     self, CameraSettings, CenterPointSettings, DeviceSettings, Family, Labels, ModelSettings, NodeKind,
@@ -38,10 +38,20 @@ pub(super) struct HostPart {
 
 /// What a family of networks takes.
 pub(super) const fn sensor_of(family: &Family) -> Sensor {
-    match family {
-        Family::Yolox(_) | Family::FastestDet(_) => Sensor::Camera,
-        Family::CenterPoint(_) => Sensor::Lidar,
-    }
+    family.sensor()
+}
+
+/// Loads one model of a pipeline, for programs that run it without the pipeline.
+///
+/// # Errors
+/// A model that has no weights yet, or cannot be loaded.
+pub fn load_model(name: &str, settings: &ModelSettings) -> Result<ModelParts, RuntimeError> {
+    let DetectorParts { host, device } = load(name, settings)?;
+    Ok(ModelParts {
+        host: host.model,
+        device,
+        weights: None,
+    })
 }
 
 /// Loads the model of every detector node, in the order of the nodes.
@@ -203,18 +213,23 @@ pub(super) fn open_device(
     })
 }
 
-/// All warm-ups first, then all captures, so that nothing is allocated after the first capture.
-fn build_all(
-    device: &mut dyn Device,
-    models: &[Box<dyn DeviceModel>],
-) -> Result<Vec<ModelTrace>, Box<dyn std::error::Error + Send + Sync>> {
-    let options = match device.caps().queues {
+/// How traces are made on a device.
+pub(super) fn trace_options(device: &dyn Device) -> TraceOptions {
+    match device.caps().queues {
         1 => TraceOptions {
             output_phases: 2,
             ..TraceOptions::default()
         },
         _ => TraceOptions::two_queues(),
-    };
+    }
+}
+
+/// All warm-ups first, then all captures, so that nothing is allocated after the first capture.
+fn build_all(
+    device: &mut dyn Device,
+    models: &[Box<dyn DeviceModel>],
+) -> Result<Vec<ModelTrace>, Box<dyn std::error::Error + Send + Sync>> {
+    let options = trace_options(device);
     let mut traces = Vec::with_capacity(models.len());
     for model in models {
         traces.push(model.build(device, options.clone())?);
