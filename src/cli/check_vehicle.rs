@@ -29,7 +29,11 @@ pub(super) fn run(
     with_models: bool,
 ) -> miette::Result<ExitCode> {
     // Without weights there is nothing that could be put on a device.
-    let complete = vehicle.pipeline.models.values().all(|model| model.weights.is_some());
+    let complete = vehicle
+        .pipeline
+        .models
+        .values()
+        .all(|model| model.weights.is_some());
     let footprint = if with_models && complete {
         let measured = Footprint::measure(&vehicle.pipeline, environment);
         Some(measured.map_err(super::run::explain)?)
@@ -50,7 +54,9 @@ pub(super) fn run(
                     Severity::Warning
                 };
                 let told = MietteDiagnostic::new(finding.message.clone());
-                report::show(&Report::new(told.with_severity(severity).with_help(finding.help.clone())));
+                report::show(&Report::new(
+                    told.with_severity(severity).with_help(finding.help.clone()),
+                ));
             }
         }
         Format::Json => {
@@ -92,14 +98,23 @@ fn text(vehicle: &Vehicle, environment: &DeviceLayer, budget: &Budget) -> String
 
 fn sensors(vehicle: &Vehicle) -> Table {
     let mut table = report::table();
-    table.set_header(["sensor", "topic", "frame", "at x, y, z (m)", "sends", "Hz", "MB/s", "taken by"]);
+    table.set_header([
+        "sensor",
+        "topic",
+        "frame",
+        "at x, y, z (m)",
+        "sends",
+        "Hz",
+        "MB/s",
+        "taken by",
+    ]);
     for sensor in &vehicle.sensors {
         let place = place(&vehicle.pipeline.mounts, &vehicle.base_frame, &sensor.frame);
-        let place = place.map_or_else(
-            || "-".to_owned(),
-            |[x, y, z]| format!("{x:.2}, {y:.2}, {z:.2}"),
-        );
-        let takers = vehicle.streams.iter().filter(|stream| stream.sensor == sensor.name);
+        let place = place.map_or_else(|| "-".to_owned(), |[x, y, z]| format!("{x:.2}, {y:.2}, {z:.2}"));
+        let takers = vehicle
+            .streams
+            .iter()
+            .filter(|stream| stream.sensor == sensor.name);
         let takers: Vec<&str> = takers.map(|stream| stream.detector.as_str()).collect();
         table.add_row([
             sensor.name.clone(),
@@ -109,7 +124,11 @@ fn sensors(vehicle: &Vehicle) -> Table {
             sends(sensor),
             sensor.rate_hz.to_string(),
             format!("{:.1}", sensor.bytes_per_s() / 1e6),
-            if takers.is_empty() { "-".to_owned() } else { takers.join(", ") },
+            if takers.is_empty() {
+                "-".to_owned()
+            } else {
+                takers.join(", ")
+            },
         ]);
     }
     right(&mut table, &[5, 6]);
@@ -154,7 +173,16 @@ fn place(mounts: &[Mount], base: &str, frame: &str) -> Option<[f64; 3]> {
 
 fn detectors(budget: &Budget) -> Table {
     let mut table = report::table();
-    table.set_header(["detector", "model", "streams", "room", "frames/s", "ms a frame", "device MiB", "upload MB/s"]);
+    table.set_header([
+        "detector",
+        "model",
+        "streams",
+        "room",
+        "frames/s",
+        "ms a frame",
+        "device MiB",
+        "upload MB/s",
+    ]);
     for load in &budget.detectors {
         let footprint = budget.footprint.as_ref();
         let model = footprint.and_then(|it| it.models.iter().find(|model| model.detector == load.detector));

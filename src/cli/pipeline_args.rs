@@ -83,7 +83,10 @@ impl PipelineArgs {
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    let seconds = text.parse().ok().filter(|seconds| (0.1..=86_400.0).contains(seconds));
+    let seconds = text
+        .parse()
+        .ok()
+        .filter(|seconds| (0.1..=86_400.0).contains(seconds));
     seconds.ok_or_else(|| "expected a number of seconds from 0.1 to 86400".to_owned())
 }
 
@@ -109,7 +112,7 @@ pub(super) enum Format {
     Json,
 }
 
-fn key_value(text: &str) -> Result<(String, String), String> {
+pub(super) fn key_value(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err("expected KEY=VALUE, such as nodes.camera.rate=max".to_owned()),

@@ -26,7 +26,11 @@ pub(super) fn apply(tree: &mut Node, path: &str, value: &str) -> Result<(), Box<
 /// # Errors
 /// As [`apply`].
 pub(super) fn put_value(tree: &mut Node, path: &str, at: &Span, new: Node) -> Result<(), Box<Problem>> {
-    put(tree, path.split('.').map(|step| (step, at.clone())).collect(), new)
+    put(
+        tree,
+        path.split('.').map(|step| (step, at.clone())).collect(),
+        new,
+    )
 }
 
 fn put(tree: &mut Node, mut steps: Vec<(&str, Span)>, new: Node) -> Result<(), Box<Problem>> {

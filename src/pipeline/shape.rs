@@ -461,7 +461,15 @@ impl<'s> Shape<'s, '_> {
             let path = place.child(&index.to_string());
             // A map in a list has no key of its own; its first key stands for it.
             let key = item.entries().first().map_or(&item.span, |first| &first.key_span);
-            if let Some(value) = self.check(item, &schema["items"], &Place { path: &path, key, whole: place.whole }) {
+            if let Some(value) = self.check(
+                item,
+                &schema["items"],
+                &Place {
+                    path: &path,
+                    key,
+                    whole: place.whole,
+                },
+            ) {
                 list.push(value);
             }
         }

@@ -66,8 +66,11 @@ impl Budget {
     /// Adds up what a vehicle needs. Without a footprint, what depends on the models is left out.
     #[must_use]
     pub fn new(vehicle: &Vehicle, footprint: Option<Footprint>) -> Self {
-        let sensors: BTreeMap<&str, &VehicleSensor> =
-            vehicle.sensors.iter().map(|sensor| (sensor.name.as_str(), sensor)).collect();
+        let sensors: BTreeMap<&str, &VehicleSensor> = vehicle
+            .sensors
+            .iter()
+            .map(|sensor| (sensor.name.as_str(), sensor))
+            .collect();
         let mut played: Vec<&VehicleSensor> = Vec::new();
         for stream in &vehicle.streams {
             if let Some(sensor) = sensors.get(stream.sensor.as_str())
@@ -81,7 +84,10 @@ impl Budget {
         let upload_bytes_per_s = footprint.as_ref().map(|footprint| {
             let of = |detector: &str| footprint.models.iter().find(|model| model.detector == detector);
             let bytes = |load: &DetectorLoad| of(&load.detector).map_or(0, |model| model.input_bytes) as f64;
-            detectors.iter().map(|load| bytes(load) * load.frames_per_s).sum::<f64>()
+            detectors
+                .iter()
+                .map(|load| bytes(load) * load.frames_per_s)
+                .sum::<f64>()
         });
         let known: Option<Vec<f64>> = detectors
             .iter()
@@ -184,7 +190,8 @@ impl Budget {
                     host as f64 / MIB,
                     vehicle.limits.host_mib
                 ),
-                "lower the capacity of channels (set: channels.default.capacity), or raise limits.host_mib".to_owned(),
+                "lower the capacity of channels (set: channels.default.capacity), or raise limits.host_mib"
+                    .to_owned(),
             );
         }
         for node in &vehicle.pipeline.nodes {
@@ -225,7 +232,11 @@ fn loads(vehicle: &Vehicle, sensors: &BTreeMap<&str, &VehicleSensor>) -> Vec<Det
         _ => None,
     });
     let load = |(detector, model): (&String, &String)| {
-        let streams: Vec<_> = vehicle.streams.iter().filter(|it| it.detector == *detector).collect();
+        let streams: Vec<_> = vehicle
+            .streams
+            .iter()
+            .filter(|it| it.detector == *detector)
+            .collect();
         DetectorLoad {
             detector: detector.clone(),
             model: model.clone(),
@@ -286,7 +297,10 @@ fn queue_bytes(vehicle: &Vehicle, plan: &Plan, sensors: &BTreeMap<&str, &Vehicle
 
 /// Bytes of the slots that inputs are prepared in and outputs are read into.
 fn slot_bytes(plan: &Plan, footprint: &Footprint) -> u64 {
-    let device = plan.actors.iter().find(|actor| actor.role == ActorRole::DeviceOwner);
+    let device = plan
+        .actors
+        .iter()
+        .find(|actor| actor.role == ActorRole::DeviceOwner);
     let device = device.map_or("device", |actor| actor.name.as_str());
     let workers_of = |name: &str| match plan.actor(name).map(|actor| actor.runs_on) {
         Some(RunsOn::Workers(count)) => usize::from(count),

@@ -53,11 +53,12 @@ impl Footprint {
     /// # Errors
     /// A model or a device that cannot be opened, or a model that no arena is large enough for.
     pub fn measure(pipeline: &Pipeline, environment: &DeviceLayer) -> Result<Self, RuntimeError> {
-        let loaded = models::load_all(pipeline)?;
-        let builders: Vec<Box<dyn DeviceModel>> = loaded.into_iter().map(|parts| parts.device).collect();
         let asked = pipeline.device.config(environment);
         let mut config = asked;
         loop {
+            // Loaded anew each time: what a build leaves behind that failed in the middle belongs to its device.
+            let loaded = models::load_all(pipeline)?;
+            let builders: Vec<Box<dyn DeviceModel>> = loaded.into_iter().map(|parts| parts.device).collect();
             match built(pipeline, &config, &builders) {
                 Ok(mut footprint) => {
                     footprint.arena_bytes = asked.arena_bytes;

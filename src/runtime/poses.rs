@@ -7,9 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::io::cdr::CdrError;
 pub(crate) use crate::io::drive_bag::{TF_STATIC_TOPIC, TF_TOPIC};
-use crate::io::messages::{
-    HeaderMsg, QuaternionMsg, TfMsg, TransformMsg, TransformStampedMsg, Vector3Msg,
-};
+use crate::io::messages::{HeaderMsg, QuaternionMsg, TfMsg, TransformMsg, TransformStampedMsg, Vector3Msg};
 use crate::io::tf::{TfBuffer, TfError};
 use crate::pipeline::Mount;
 

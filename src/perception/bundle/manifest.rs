@@ -92,7 +92,9 @@ impl Manifest {
             plain(name).map_err(|reason| format!("the file {name:?}: {reason}"))?;
             let is_hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
             if file.sha256.len() != 64 || !file.sha256.chars().all(is_hex) {
-                return Err(format!("the file {name:?} has no SHA-256 of 64 hexadecimal digits"));
+                return Err(format!(
+                    "the file {name:?} has no SHA-256 of 64 hexadecimal digits"
+                ));
             }
         }
         let known = |name: &str, what: &str| {

@@ -15,7 +15,8 @@ pub(super) fn plain(name: &str) -> Result<(), String> {
         Err(format!("a name has from 1 to {MAX_NAME_BYTES} bytes"))
     } else if name.contains(['\\', ':', '\0']) || name.chars().any(char::is_control) {
         Err("a name has no backslash, colon or control character".to_owned())
-    } else if name.split('/').any(|part| part.is_empty() || part == ".") || !Path::new(name).components().all(is_plain)
+    } else if name.split('/').any(|part| part.is_empty() || part == ".")
+        || !Path::new(name).components().all(is_plain)
     {
         Err("a name leads from the bundle's folder down, without `..` and without a leading `/`".to_owned())
     } else {
@@ -33,7 +34,10 @@ pub(super) fn within(folder: &Path, name: &str) -> Result<PathBuf, String> {
     for part in name.split('/') {
         path.push(part);
         // What is not there is told by whoever reads it.
-        if path.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink()) {
+        if path
+            .symlink_metadata()
+            .is_ok_and(|metadata| metadata.is_symlink())
+        {
             return Err(format!("leads through the symbolic link {}", path.display()));
         }
     }
@@ -50,7 +54,17 @@ mod tests {
             assert_eq!(plain(name), Ok(()), "{name}");
         }
         for name in [
-            "", "/a", "..", "../a", "a/../../b", "a//b", "a/", "./a", "a\\b", "C:/a", "a\nb",
+            "",
+            "/a",
+            "..",
+            "../a",
+            "a/../../b",
+            "a//b",
+            "a/",
+            "./a",
+            "a\\b",
+            "C:/a",
+            "a\nb",
         ] {
             assert!(plain(name).is_err(), "{name:?}");
         }

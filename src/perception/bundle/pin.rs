@@ -51,7 +51,10 @@ pub fn compare(info: &Value, pinned: &Pinned) -> Vec<String> {
     ] {
         let found = told.get(key);
         if found.and_then(Value::as_str) != Some(expected) {
-            differences.push(format!("`{key}` is {}, and the bundle pins {expected:?}", shown(found)));
+            differences.push(format!(
+                "`{key}` is {}, and the bundle pins {expected:?}",
+                shown(found)
+            ));
         }
     }
     let empty = Map::new();
@@ -65,7 +68,10 @@ pub fn compare(info: &Value, pinned: &Pinned) -> Vec<String> {
         }
     }
     for key in model.keys().filter(|key| !pinned.model.contains_key(*key)) {
-        differences.push(format!("`model.{key}` is {}, and the bundle does not set it", shown(model.get(key))));
+        differences.push(format!(
+            "`model.{key}` is {}, and the bundle does not set it",
+            shown(model.get(key))
+        ));
     }
     differences
 }

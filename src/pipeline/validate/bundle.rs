@@ -75,8 +75,13 @@ impl Validator<'_> {
         let Some(json) = json.filter(|_| self.problems.len() == before) else {
             return Ok(None);
         };
-        let raw: RawModel = serde_json::from_value(json)
-            .map_err(|error| Box::new(Problem::error(error.to_string(), &model.key_span, "in this model")))?;
+        let raw: RawModel = serde_json::from_value(json).map_err(|error| {
+            Box::new(Problem::error(
+                error.to_string(),
+                &model.key_span,
+                "in this model",
+            ))
+        })?;
         if matches!(raw, RawModel::Bundle(_)) {
             let label = "expected a model, not another bundle";
             let message = "a bundle cannot hold a bundle";

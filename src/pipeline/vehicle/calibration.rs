@@ -95,7 +95,8 @@ impl Calibration {
             let text = match read(&path) {
                 Ok(text) => text,
                 Err(error) => {
-                    let message = crate::pipeline::problem::told(&error).replacen("pipeline", "calibration", 1);
+                    let message =
+                        crate::pipeline::problem::told(&error).replacen("pipeline", "calibration", 1);
                     problems.push(
                         Problem::error(message, at, "this vehicle's calibration")
                             .help("expected config/<vehicle_id>/<sensor_model>/ with sensors_calibration.yaml and sensor_kit_calibration.yaml"),
@@ -203,7 +204,9 @@ impl Calibration {
     }
 
     fn hang_up(&mut self, frame: &str, at: &Span) -> bool {
-        let optical = frame.strip_suffix("_optical_link").map(|stem| format!("{stem}_link"));
+        let optical = frame
+            .strip_suffix("_optical_link")
+            .map(|stem| format!("{stem}_link"));
         let found = match optical.filter(|parent| self.of(parent).is_some()) {
             // Optical frames look along z, x to the right: roll -90 degrees, yaw -90 degrees.
             Some(parent) => Some((parent, [-0.5, 0.5, -0.5, 0.5])),
@@ -252,15 +255,32 @@ mod tests {
 
     fn of_quaternion([x, y, z, w]: [f64; 4]) -> Matrix {
         [
-            [1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - z * w), 2.0 * (x * z + y * w)],
-            [2.0 * (x * y + z * w), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - x * w)],
-            [2.0 * (x * z - y * w), 2.0 * (y * z + x * w), 1.0 - 2.0 * (x * x + y * y)],
+            [
+                1.0 - 2.0 * (y * y + z * z),
+                2.0 * (x * y - z * w),
+                2.0 * (x * z + y * w),
+            ],
+            [
+                2.0 * (x * y + z * w),
+                1.0 - 2.0 * (x * x + z * z),
+                2.0 * (y * z - x * w),
+            ],
+            [
+                2.0 * (x * z - y * w),
+                2.0 * (y * z + x * w),
+                1.0 - 2.0 * (x * x + y * y),
+            ],
         ]
     }
 
     #[test]
     fn angles_turn_about_x_then_y_then_z() {
-        for angles in [[0.3, -0.2, 1.1], [-3.1, 0.7, 2.5], [0.0, 1.5, -0.4], [1.0, 0.0, 0.0]] {
+        for angles in [
+            [0.3, -0.2, 1.1],
+            [-3.1, 0.7, 2.5],
+            [0.0, 1.5, -0.4],
+            [1.0, 0.0, 0.0],
+        ] {
             let (found, expected) = (of_quaternion(quaternion(angles)), by_definition(angles));
             for (found, expected) in found.iter().flatten().zip(expected.iter().flatten()) {
                 assert!((found - expected).abs() < 1e-12, "{angles:?}: {found} {expected}");
@@ -273,7 +293,12 @@ mod tests {
         let half = std::f64::consts::FRAC_PI_2;
         let angles = quaternion([-half, 0.0, -half]);
         let optical = [-0.5, 0.5, -0.5, 0.5];
-        let same = |sign: f64| angles.iter().zip(optical).all(|(a, b)| (a - sign * b).abs() < 1e-12);
+        let same = |sign: f64| {
+            angles
+                .iter()
+                .zip(optical)
+                .all(|(a, b)| (a - sign * b).abs() < 1e-12)
+        };
         assert!(same(1.0) || same(-1.0), "{angles:?}");
         // The camera's z is ahead, its x to the right.
         let matrix = of_quaternion(optical);

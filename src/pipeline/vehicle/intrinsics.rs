@@ -131,14 +131,21 @@ pub(super) fn read_intrinsics(
     if found_px != size_px {
         refuse(
             "image_width",
-            format!("the calibration is of images of {} x {} pixels", found_px[0], found_px[1]),
+            format!(
+                "the calibration is of images of {} x {} pixels",
+                found_px[0], found_px[1]
+            ),
             format!("the camera sends {} x {}", size_px[0], size_px[1]),
         );
     }
     let coefficients = raw.distortion_model.coefficients();
     let matrices = [
         ("camera_matrix", &raw.camera_matrix, [3, 3]),
-        ("distortion_coefficients", &raw.distortion_coefficients, [1, coefficients]),
+        (
+            "distortion_coefficients",
+            &raw.distortion_coefficients,
+            [1, coefficients],
+        ),
         ("rectification_matrix", &raw.rectification_matrix, [3, 3]),
         ("projection_matrix", &raw.projection_matrix, [3, 4]),
     ];

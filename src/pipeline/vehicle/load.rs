@@ -200,16 +200,23 @@ fn understand(
 /// Keys of a vehicle file.
 fn tree_keys<'k>() -> impl Iterator<Item = &'k str> {
     let properties = vehicle_schema()["properties"].as_object();
-    properties.into_iter().flat_map(|keys| keys.keys().map(String::as_str))
+    properties
+        .into_iter()
+        .flat_map(|keys| keys.keys().map(String::as_str))
 }
 
 fn entry_span(tree: &Node, key: &str) -> Span {
-    tree.entry(key).map_or(&tree.span, |entry| &entry.key_span).clone()
+    tree.entry(key)
+        .map_or(&tree.span, |entry| &entry.key_span)
+        .clone()
 }
 
 /// Changes of the command line: those of pipelines are applied to their files later.
 fn apply_sets(tree: &mut Node, sets: &[(String, String)], problems: &mut Vec<Problem>) {
-    let pipelines: Vec<String> = section(tree, "pipelines").iter().map(|it| it.key.clone()).collect();
+    let pipelines: Vec<String> = section(tree, "pipelines")
+        .iter()
+        .map(|it| it.key.clone())
+        .collect();
     for (dotted, value) in sets {
         let first = dotted.split('.').next().unwrap_or_default();
         if pipelines.iter().any(|name| name == first) {
@@ -300,7 +307,10 @@ fn feed_of(
         (Some(_), None, None) => Some(Feed::Live(at)),
         (None, Some(bag), None) => {
             // The path is written in this file, and it ends up in another's tree.
-            let span = tree.get("feed").and_then(|feed| feed.get("bag")).map_or(&at, |bag| &bag.span);
+            let span = tree
+                .get("feed")
+                .and_then(|feed| feed.get("bag"))
+                .map_or(&at, |bag| &bag.span);
             Some(Feed::Bag(bag.clone(), span.clone()))
         }
         (None, None, Some(drive)) => Some(Feed::Drive(drive, at)),
@@ -318,10 +328,14 @@ fn feed_of(
 /// The simulated drive of a vehicle: with cameras if it has some, as fast as the slowest of them.
 fn drive_of(seconds: f64, sensors: &[VehicleSensor]) -> SimulateSettings {
     let cameras = sensors.iter().filter(|sensor| sensor.sensor() == Sensor::Camera);
-    let slowest_hz = cameras.map(|sensor| sensor.rate_hz).fold(None, |slowest: Option<f64>, hz| {
-        Some(slowest.map_or(hz, |slowest| slowest.min(hz)))
-    });
-    let possible_hz = (1..=SWEEPS_A_SECOND).rev().filter(|hz| SWEEPS_A_SECOND.is_multiple_of(*hz));
+    let slowest_hz = cameras
+        .map(|sensor| sensor.rate_hz)
+        .fold(None, |slowest: Option<f64>, hz| {
+            Some(slowest.map_or(hz, |slowest| slowest.min(hz)))
+        });
+    let possible_hz = (1..=SWEEPS_A_SECOND)
+        .rev()
+        .filter(|hz| SWEEPS_A_SECOND.is_multiple_of(*hz));
     SimulateSettings {
         seconds,
         seed: 0,
@@ -351,7 +365,10 @@ fn load_members(
         let trees: Vec<&Node> = members.iter().map(|member| &member.tree).collect();
         let mut merged = sections::merge(name, tree, &trees, problems);
         if name == "ros2" {
-            let at = merged.as_ref().map_or(&tree.span, |section| &section.key_span).clone();
+            let at = merged
+                .as_ref()
+                .map_or(&tree.span, |section| &section.key_span)
+                .clone();
             let section = merged.get_or_insert_with(|| Entry {
                 key: name.to_owned(),
                 key_span: at.clone(),
@@ -379,7 +396,10 @@ fn load_members(
             .count()
     };
     let given = &overrides.pipeline;
-    for (option, kind, path) in [("--record", "recorder", &given.record), ("--jsonl", "jsonl", &given.jsonl)] {
+    for (option, kind, path) in [
+        ("--record", "recorder", &given.record),
+        ("--jsonl", "jsonl", &given.jsonl),
+    ] {
         if let Some(path) = path
             && !members.iter().any(|member| count(member, kind) > 0)
         {

@@ -54,7 +54,12 @@ pub(super) struct Workshop<'a> {
 
 impl Workshop<'_> {
     /// The member that an entry of `pipelines` describes. `None` if none of its sensors is played, or it cannot be read.
-    pub(super) fn member(&self, entry: &Entry, raw: &RawMember, problems: &mut Vec<Problem>) -> Option<Member> {
+    pub(super) fn member(
+        &self,
+        entry: &Entry,
+        raw: &RawMember,
+        problems: &mut Vec<Problem>,
+    ) -> Option<Member> {
         let at = entry
             .value
             .get("file")
@@ -68,7 +73,11 @@ impl Workshop<'_> {
                 return None;
             }
         };
-        let mut tree = written(&source(&path.display().to_string(), text), self.environment, problems)?;
+        let mut tree = written(
+            &source(&path.display().to_string(), text),
+            self.environment,
+            problems,
+        )?;
         let sources = self.sources(entry, &mut tree, problems);
         if sources.iter().all(|(_, _, sensors)| sensors.is_empty()) {
             return None;
@@ -96,7 +105,11 @@ impl Workshop<'_> {
             at,
             tree,
             sources,
-            expected_ms: raw.expected_ms.iter().map(|(node, ms)| (node.clone(), *ms)).collect(),
+            expected_ms: raw
+                .expected_ms
+                .iter()
+                .map(|(node, ms)| (node.clone(), *ms))
+                .collect(),
         })
     }
 
@@ -126,10 +139,19 @@ impl Workshop<'_> {
                 .help(format!("its sources are {}", alternatives(known.iter().copied()))),
             );
         }
-        for name in known.iter().filter(|name| !said.iter().any(|it| it.key == **name)) {
-            let at = entry.value.entry("sources").map_or(&entry.key_span, |it| &it.key_span);
+        for name in known
+            .iter()
+            .filter(|name| !said.iter().any(|it| it.key == **name))
+        {
+            let at = entry
+                .value
+                .entry("sources")
+                .map_or(&entry.key_span, |it| &it.key_span);
             problems.push(Problem::error(
-                format!("the source `{name}` of the pipeline `{}` has no sensors", entry.key),
+                format!(
+                    "the source `{name}` of the pipeline `{}` has no sensors",
+                    entry.key
+                ),
                 at,
                 format!("expected `{name}:` with a list of sensors"),
             ));
@@ -202,7 +224,9 @@ impl Feed {
                     span: at.clone(),
                 };
                 let cameras = serde_json::to_value(drive.cameras).ok();
-                let cameras = cameras.and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default();
+                let cameras = cameras
+                    .and_then(|word| word.as_str().map(str::to_owned))
+                    .unwrap_or_default();
                 let entry = |key: &str, value| Entry {
                     key: key.to_owned(),
                     key_span: at.clone(),

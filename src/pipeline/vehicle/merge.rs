@@ -39,7 +39,10 @@ pub(super) fn merge(
                 match published.iter().find(|(topic, _)| *topic == publisher.topic) {
                     Some((topic, other)) => problems.push(
                         Problem::error(
-                            format!("the pipelines `{}` and `{}` both publish on {topic}", other.name, member.name),
+                            format!(
+                                "the pipelines `{}` and `{}` both publish on {topic}",
+                                other.name, member.name
+                            ),
                             &member.at,
                             format!("expected another `set: nodes.{}.topic`", node.name),
                         )
@@ -132,7 +135,10 @@ fn streams_of(
             let sensor = pipeline.models[&settings.model].family.sensor();
             taken.push(sensor);
             let expected = member.expected_ms.iter().find(|(detector, _)| detector == name);
-            for &position in played.iter().filter(|&&position| sensors[position].sensor() == sensor) {
+            for &position in played
+                .iter()
+                .filter(|&&position| sensors[position].sensor() == sensor)
+            {
                 streams.push(VehicleStream {
                     sensor: sensors[position].name.clone(),
                     source: prefixed(&member.name, source),

@@ -175,6 +175,7 @@ pub(super) struct RawMember {
     #[schemars(length(min = 1))]
     pub(super) file: String,
     /// Names of the sensors that each source plays, by the name of the source's node.
+    #[expect(dead_code, reason = "names are read from the tree, where their places are")]
     #[schemars(extend("propertyNames" = { "pattern": NAME }))]
     pub(super) sources: BTreeMap<String, Vec<String>>,
     /// Values that take the place of those of the pipeline file, by their dotted path, such as nodes.detector.finish_workers.

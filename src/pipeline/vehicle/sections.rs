@@ -6,7 +6,12 @@ use crate::pipeline::tree::{Entry, Node, Value};
 
 /// One section of what the vehicle and its pipelines say. What the vehicle says goes before the pipelines, which must not
 /// contradict each other.
-pub(super) fn merge(section: &str, vehicle: &Node, pipelines: &[&Node], problems: &mut Vec<Problem>) -> Option<Entry> {
+pub(super) fn merge(
+    section: &str,
+    vehicle: &Node,
+    pipelines: &[&Node],
+    problems: &mut Vec<Problem>,
+) -> Option<Entry> {
     let mut merged: Option<Entry> = vehicle.entry(section).cloned();
     let mut fixed = merged.as_ref().map(keys).unwrap_or_default();
     for pipeline in pipelines {
@@ -23,7 +28,12 @@ pub(super) fn merge(section: &str, vehicle: &Node, pipelines: &[&Node], problems
 
 /// Paths of a section whose values are those of the vehicle.
 fn keys(section: &Entry) -> Vec<String> {
-    section.value.entries().iter().map(|entry| entry.key.clone()).collect()
+    section
+        .value
+        .entries()
+        .iter()
+        .map(|entry| entry.key.clone())
+        .collect()
 }
 
 fn add(path: &str, merged: &mut Node, said: &Node, fixed: &mut Vec<String>, problems: &mut Vec<Problem>) {
@@ -78,7 +88,10 @@ fn same(one: &Node, other: &Node) -> bool {
         (Value::Text(a) | Value::Substituted(a), Value::Text(b) | Value::Substituted(b)) => a == b,
         (Value::List(a), Value::List(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
         (Value::Map(a), Value::Map(b)) => {
-            let has = |entry: &Entry| b.iter().any(|it| it.key == entry.key && same(&it.value, &entry.value));
+            let has = |entry: &Entry| {
+                b.iter()
+                    .any(|it| it.key == entry.key && same(&it.value, &entry.value))
+            };
             a.len() == b.len() && a.iter().all(has)
         }
         _ => false,

@@ -118,7 +118,12 @@ impl VehicleSensor {
                 encoding: raw.encoding,
                 intrinsics: raw.intrinsics.as_ref().and_then(|file| {
                     let size_px = [raw.width_px, raw.height_px];
-                    read_intrinsics(&folder.join(file), size_px, value_span(entry, "intrinsics"), problems)
+                    read_intrinsics(
+                        &folder.join(file),
+                        size_px,
+                        value_span(entry, "intrinsics"),
+                        problems,
+                    )
                 }),
             },
             RawSensor::Lidar(raw) => VehicleSensorKind::Lidar {
