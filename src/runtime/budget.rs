@@ -226,6 +226,47 @@ fn own_name(merged: &str) -> &str {
     merged.split_once('.').map_or(merged, |(_, name)| name)
 }
 
+/// One stream into a detector: a sensor, or several that are put together on the way.
+struct Input<'v> {
+    through: Option<&'v str>,
+    rate_hz: f64,
+    frame_bytes: u64,
+}
+
+fn inputs_of<'v>(
+    vehicle: &'v Vehicle,
+    detector: &str,
+    sensors: &BTreeMap<&str, &VehicleSensor>,
+) -> Vec<Input<'v>> {
+    let mut inputs: Vec<Input<'_>> = Vec::new();
+    for stream in vehicle
+        .streams
+        .iter()
+        .filter(|stream| stream.detector == detector)
+    {
+        let Some(sensor) = sensors.get(stream.sensor.as_str()) else {
+            continue;
+        };
+        let through = stream.through.as_deref();
+        let together = inputs
+            .iter_mut()
+            .find(|input| through.is_some() && input.through == through);
+        match together {
+            // As many sets as the fastest sensor sends, each with what all have sent.
+            Some(input) => {
+                input.rate_hz = input.rate_hz.max(sensor.rate_hz);
+                input.frame_bytes += sensor.frame_bytes();
+            }
+            None => inputs.push(Input {
+                through,
+                rate_hz: sensor.rate_hz,
+                frame_bytes: sensor.frame_bytes(),
+            }),
+        }
+    }
+    inputs
+}
+
 fn loads(vehicle: &Vehicle, sensors: &BTreeMap<&str, &VehicleSensor>) -> Vec<DetectorLoad> {
     let detectors = vehicle.pipeline.nodes.iter().filter_map(|node| match &node.kind {
         NodeKind::Detector(settings) => Some((&node.name, &settings.model)),
@@ -240,13 +281,9 @@ fn loads(vehicle: &Vehicle, sensors: &BTreeMap<&str, &VehicleSensor>) -> Vec<Det
         DetectorLoad {
             detector: detector.clone(),
             model: model.clone(),
-            streams: streams.len(),
+            streams: inputs.len(),
             max_streams: vehicle.pipeline.models[model].max_streams,
-            frames_per_s: streams
-                .iter()
-                .filter_map(|stream| sensors.get(stream.sensor.as_str()))
-                .map(|sensor| sensor.rate_hz)
-                .sum(),
+            frames_per_s: inputs.iter().map(|input| input.rate_hz).sum(),
             expected_ms: streams.iter().find_map(|stream| stream.expected_ms),
         }
     };
@@ -260,14 +297,8 @@ fn queue_bytes(vehicle: &Vehicle, plan: &Plan, sensors: &BTreeMap<&str, &Vehicle
         if !matches!(node.kind, NodeKind::Detector(_)) {
             continue;
         }
-        let largest = vehicle
-            .streams
-            .iter()
-            .filter(|stream| stream.detector == node.name)
-            .filter_map(|stream| sensors.get(stream.sensor.as_str()))
-            .map(|sensor| sensor.frame_bytes())
-            .max()
-            .unwrap_or(0);
+        let inputs = inputs_of(vehicle, &node.name, sensors);
+        let largest = inputs.iter().map(|input| input.frame_bytes).max().unwrap_or(0);
         let actors: Vec<&str> = plan
             .actors
             .iter()

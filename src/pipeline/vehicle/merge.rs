@@ -71,11 +71,11 @@ pub(super) fn merge(
     name.clone_into(&mut pipeline.name);
     join_sinks(&mut pipeline);
     join_sources(&mut pipeline, &mut streams, sensors);
-    // Each after all that feed it: sources, then detectors, then sinks.
+    // Each after all that feed it: what is between sources and sinks has its order already.
     pipeline.nodes.sort_by_key(|node| match node.kind {
         NodeKind::Source(_) => 0,
-        NodeKind::Detector(_) => 1,
-        _ => 2,
+        NodeKind::Publisher(_) | NodeKind::Recorder(_) | NodeKind::JsonLines(_) => 2,
+        _ => 1,
     });
     Merged { pipeline, streams }
 }
@@ -122,34 +122,50 @@ fn streams_of(
         }
     }
     for (source, span, played) in &member.sources {
-        let detectors = pipeline.nodes.iter().filter_map(|node| match &node.kind {
-            NodeKind::Detector(settings) => Some((&node.name, settings)),
-            _ => None,
-        });
-        let fed = detectors.filter(|(name, _)| {
-            let mut edges = pipeline.edges.iter();
-            edges.any(|edge| edge.from == *source && edge.to == **name)
-        });
         let mut taken: Vec<Sensor> = Vec::new();
-        for (name, settings) in fed {
+        let mut put_together = false;
+        for (detector, through) in detectors_behind(pipeline, source) {
+            let NodeKind::Detector(settings) = &detector.kind else {
+                continue;
+            };
             let sensor = pipeline.models[&settings.model].family.sensor();
             taken.push(sensor);
-            let expected = member.expected_ms.iter().find(|(detector, _)| detector == name);
-            for &position in played
-                .iter()
-                .filter(|&&position| sensors[position].sensor() == sensor)
-            {
+            put_together |= through.is_some();
+            let expected = member.expected_ms.iter().find(|(name, _)| *name == detector.name);
+            // What is put together on the way is checked by the node that does it.
+            let fits = |&&position: &&usize| through.is_some() || sensors[position].sensor() == sensor;
+            for &position in played.iter().filter(fits) {
                 streams.push(VehicleStream {
                     sensor: sensors[position].name.clone(),
                     source: prefixed(&member.name, source),
-                    detector: prefixed(&member.name, name),
+                    through: through.map(|node| prefixed(&member.name, node)),
+                    detector: prefixed(&member.name, &detector.name),
                     expected_ms: expected.map(|(_, ms)| *ms),
                 });
             }
         }
-        check_taken(member, source, span, played, &taken, sensors, problems);
+        if !put_together {
+            check_taken(member, source, span, played, &taken, sensors, problems);
+        }
     }
     streams
+}
+
+/// The detectors that a source feeds, each with the first node on the way, if there is one.
+fn detectors_behind<'p>(pipeline: &'p Pipeline, source: &str) -> Vec<(&'p Node, Option<&'p str>)> {
+    let mut found = Vec::new();
+    let mut walk: Vec<(&str, Option<&'p str>)> = vec![(source, None)];
+    // The nodes are in no circle, so the walk ends.
+    while let Some((from, through)) = walk.pop() {
+        for edge in pipeline.edges.iter().filter(|edge| edge.from == from) {
+            match pipeline.nodes.iter().find(|node| node.name == edge.to) {
+                Some(node) if matches!(node.kind, NodeKind::Detector(_)) => found.push((node, through)),
+                Some(node) => walk.push((&node.name, through.or(Some(&node.name)))),
+                None => {}
+            }
+        }
+    }
+    found
 }
 
 fn check_taken(

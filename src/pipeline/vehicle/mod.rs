@@ -75,6 +75,9 @@ pub struct VehicleStream {
     pub sensor: String,
     /// The source's node.
     pub source: String,
+    /// The node that puts it together with others on the way, where there is one: what comes out of it is one stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub through: Option<String>,
     /// The detector's node.
     pub detector: String,
     /// Device time of one frame in milliseconds, where it was measured.
