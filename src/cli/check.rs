@@ -6,28 +6,34 @@ use std::process::ExitCode;
 use miette::{IntoDiagnostic, Report};
 use serde_json::json;
 
-use super::pipeline_args::{self, Format, PipelineArgs};
+use super::check_vehicle;
+use super::pipeline_args::{self, Format, PipelineArgs, Subject};
 use super::report;
 use crate::device::DeviceLayer;
 use crate::pipeline::{
-    Family, Labels, NodeKind, Pipeline, PipelineError, Problem, ProblemRecord, PublisherSettings,
+    Family, Labels, NodeKind, Overrides, Pipeline, PipelineError, Problem, ProblemRecord, PublisherSettings,
     SimulatedCameras, Topics,
 };
 
-/// Checks a pipeline file without running it.
+/// Checks a pipeline file, or a vehicle with its pipelines, without running it.
 ///
+/// Of a vehicle it tells what would run, what memory, bandwidth and time of the device that needs, and what does not fit.
 /// Every error is shown with its place, what was expected there and the nearest valid spelling. The exit code
 /// is 0 for a good file, also one with warnings, and 1 for a bad one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sensorium check pipelines/yolox.yaml
-  sensorium check pipelines/yolox.yaml --set nodes.camera.rate=max --format json")]
+  sensorium check pipelines/yolox.yaml --set nodes.camera.rate=max --format json
+  sensorium check --vehicle config/vehicles/sedan.yaml")]
 pub(super) struct Args {
     #[command(flatten)]
     pipeline: PipelineArgs,
     /// Form of the result.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+    /// Does not put the models of the vehicle on the device to see what they take of it.
+    #[arg(long, requires = "vehicle")]
+    no_models: bool,
 }
 
 /// Runs the command.
@@ -36,7 +42,14 @@ pub(super) struct Args {
 /// A file that is wrong or cannot be read.
 pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
     let environment = pipeline_args::device_environment()?;
-    let result = Pipeline::load(&args.pipeline.file, &args.pipeline.overrides());
+    let result = match args.pipeline.load(Overrides::default()) {
+        Ok(Subject::Vehicle(vehicle)) => {
+            return check_vehicle::run(&vehicle, &environment, args.format, !args.no_models);
+        }
+        Ok(subject) => Ok(subject.into_pipeline()),
+        // For a program, a vehicle file that is wrong is told like a pipeline file that is wrong.
+        Err(error) => Err(error),
+    };
     match (args.format, result) {
         (Format::Text, Ok(pipeline)) => {
             for problem in pipeline.warnings.iter().chain(&pipeline.missing) {
@@ -85,7 +98,7 @@ fn machine_readable(
     serde_json::to_string_pretty(&document).into_diagnostic()
 }
 
-fn summary(pipeline: &Pipeline, environment: &DeviceLayer) -> String {
+pub(super) fn summary(pipeline: &Pipeline, environment: &DeviceLayer) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
     let mut line = |head: &str, body: String| {

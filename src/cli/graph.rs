@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use super::pipeline_args::PipelineArgs;
 use super::report;
-use crate::pipeline::Pipeline;
+use crate::pipeline::Overrides;
 
 /// Draws a pipeline as a Mermaid flowchart.
 ///
@@ -27,7 +27,7 @@ pub(super) struct Args {
 /// # Errors
 /// A file that is wrong or cannot be read.
 pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
-    let pipeline = Pipeline::load(&args.pipeline.file, &args.pipeline.overrides())?;
+    let pipeline = args.pipeline.load(Overrides::default())?.into_pipeline();
     report::print(&if args.expanded {
         pipeline.mermaid_expanded()
     } else {

@@ -5,9 +5,12 @@
 //! error. Exit codes: 0 success, 1 the command failed, 2 the command line was wrong.
 
 mod bag;
+mod bundle;
 mod check;
+mod check_vehicle;
 mod cloud;
 mod compare;
+mod completions;
 mod demo;
 mod device;
 mod dtype;
@@ -15,6 +18,7 @@ mod eval;
 mod graph;
 mod image;
 mod logging;
+mod man;
 mod model;
 mod pipeline_args;
 mod recording;
@@ -53,15 +57,18 @@ struct Cli {
 enum Command {
     Run(run::Args),
     Bag(bag::Args),
+    Bundle(Box<bundle::Args>),
     Check(check::Args),
     Cloud(cloud::Args),
     Compare(compare::Args),
+    Completions(completions::Args),
     Image(image::Args),
     Demo(demo::Args),
     Device(Box<device::Args>),
     Dtype(dtype::Args),
     Eval(eval::Args),
     Graph(graph::Args),
+    Man(man::Args),
     Model(model::Args),
     Router(router::Args),
     Schema(schema::Args),
@@ -76,15 +83,18 @@ impl Command {
         match self {
             Self::Run(args) => run::run(args),
             Self::Bag(args) => bag::run(args),
+            Self::Bundle(args) => bundle::run(*args),
             Self::Check(args) => check::run(args),
             Self::Cloud(args) => cloud::run(args),
             Self::Compare(args) => compare::run(&args),
+            Self::Completions(args) => completions::run(&args),
             Self::Image(args) => image::run(&args),
             Self::Demo(args) => demo::run(&args),
             Self::Device(args) => device::run(*args),
             Self::Dtype(args) => dtype::run(args),
             Self::Eval(args) => eval::run(&args),
             Self::Graph(args) => graph::run(args),
+            Self::Man(args) => man::run(&args),
             Self::Model(args) => model::run(args),
             Self::Router(args) => router::run(&args),
             Self::Schema(args) => schema::run(args),

@@ -1,35 +1,93 @@
 //! Arguments of every command that takes a pipeline file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum, ValueHint};
 use miette::Diagnostic;
 
 use crate::device::{Backends, ConfigError, DeviceLayer};
-use crate::pipeline::Overrides;
+use crate::pipeline::{Overrides, Pipeline, PipelineError, Vehicle, VehicleOverrides};
 
-/// A pipeline file and changes to it.
+/// A pipeline file, or a vehicle with its pipelines, and changes to it.
 #[derive(Debug, Args)]
 pub(super) struct PipelineArgs {
     /// The pipeline file (YAML).
-    #[arg(value_name = "PIPELINE", value_hint = ValueHint::FilePath)]
-    pub(super) file: PathBuf,
+    #[arg(value_name = "PIPELINE", value_hint = ValueHint::FilePath, required_unless_present = "vehicle")]
+    pub(super) file: Option<PathBuf>,
+    /// A vehicle file (YAML) in place of a pipeline: all of its pipelines, in one process and on one device.
+    #[arg(long, value_name = "VEHICLE", value_hint = ValueHint::FilePath, conflicts_with = "file")]
+    pub(super) vehicle: Option<PathBuf>,
+    /// The only sensors of the vehicle that are played, such as lidar_roof,camera0. Pipelines of others are left out.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "vehicle")]
+    pub(super) sensors: Vec<String>,
+    /// Plays a simulated drive of so many seconds on the vehicle, in place of its sensors.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, requires = "vehicle")]
+    pub(super) simulate: Option<f64>,
+    /// Leaves out the publishers of the vehicle, so that a replay does not speak to it.
+    #[arg(long, requires = "vehicle")]
+    pub(super) no_publish: bool,
     /// Changes one value of the file, such as nodes.camera.rate=max or device.threads=4.
     ///
-    /// The path leads through the maps of the file (items of a list by number, from 0); the value is YAML.
-    /// Can be given several times.
+    /// The path leads through the maps of the file (items of a list by number, from 0); the value is YAML. Of a vehicle, it
+    /// begins with the name of a pipeline, or it leads through the vehicle file. Can be given several times.
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     pub(super) set: Vec<(String, String)>,
 }
 
-impl PipelineArgs {
-    /// The changes given by `--set`, and no others.
-    pub(super) fn overrides(&self) -> Overrides {
-        Overrides {
-            set: self.set.clone(),
-            ..Overrides::default()
+/// What a command works on.
+#[derive(Debug)]
+pub(super) enum Subject {
+    /// A pipeline file.
+    Pipeline(Box<Pipeline>),
+    /// A vehicle file.
+    Vehicle(Box<Vehicle>),
+}
+
+impl Subject {
+    /// The pipeline that is run.
+    pub(super) fn into_pipeline(self) -> Pipeline {
+        match self {
+            Self::Pipeline(pipeline) => *pipeline,
+            Self::Vehicle(vehicle) => vehicle.pipeline,
         }
     }
+}
+
+impl PipelineArgs {
+    /// Reads the file with the changes of the command line: those given here, and `more`.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or all that is wrong with it.
+    pub(super) fn load(&self, more: Overrides) -> Result<Subject, PipelineError> {
+        let pipeline = Overrides {
+            set: self.set.clone(),
+            ..more
+        };
+        match &self.vehicle {
+            Some(file) => {
+                let overrides = VehicleOverrides {
+                    pipeline,
+                    simulate_s: self.simulate,
+                    sensors: self.sensors.clone(),
+                    no_publish: self.no_publish,
+                };
+                Vehicle::load(file, &overrides).map(|vehicle| Subject::Vehicle(Box::new(vehicle)))
+            }
+            None => {
+                // The command line has one of the two.
+                let file = self.file.as_deref().unwrap_or_else(|| Path::new(""));
+                Pipeline::load(file, &pipeline).map(|pipeline| Subject::Pipeline(Box::new(pipeline)))
+            }
+        }
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text
+        .parse()
+        .ok()
+        .filter(|seconds| (0.1..=86_400.0).contains(seconds));
+    seconds.ok_or_else(|| "expected a number of seconds from 0.1 to 86400".to_owned())
 }
 
 #[derive(Debug, thiserror::Error, Diagnostic)]
@@ -54,7 +112,7 @@ pub(super) enum Format {
     Json,
 }
 
-fn key_value(text: &str) -> Result<(String, String), String> {
+pub(super) fn key_value(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err("expected KEY=VALUE, such as nodes.camera.rate=max".to_owned()),

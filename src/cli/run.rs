@@ -13,7 +13,7 @@ use miette::{IntoDiagnostic, Report, WrapErr, miette};
 use super::pipeline_args::{self, Format, PipelineArgs};
 use super::report;
 use super::watching::WatchArgs;
-use crate::pipeline::{Overrides, Pipeline, Rate};
+use crate::pipeline::{Overrides, Rate};
 use crate::runtime::{self, Progress, RunOptions, RunOutput, RuntimeError, Shutdown};
 
 /// How long frames under way get to come out after Ctrl-C.
@@ -33,12 +33,13 @@ const DRAIN: Duration = Duration::from_millis(600);
 #[command(after_help = "Examples:
   sensorium run pipelines/yolox.yaml --model yolox_nano.onnx --bag drive.mcap
   sensorium run pipelines/yolox.yaml --model m.onnx --bag drive/ --rate max --jsonl out.jsonl --report out/report
-  sensorium run pipelines/yolox.yaml --model m.onnx --bag drive/ --set models.yolox_nano.precision=bf16")]
+  sensorium run pipelines/yolox.yaml --model m.onnx --bag drive/ --set models.yolox_nano.precision=bf16
+  sensorium run --vehicle config/vehicles/sedan.yaml --bag drive.mcap --no-publish --jsonl out.jsonl")]
 pub(super) struct Args {
     #[command(flatten)]
     pipeline: PipelineArgs,
     /// Bag to play: a folder with metadata.yaml, or one .mcap or .db3 file.
-    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath, conflicts_with = "simulate")]
     bag: Option<PathBuf>,
     /// ONNX file of the model.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -92,9 +93,9 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         jsonl: args.jsonl,
         deterministic: args.deterministic,
         remap: args.remap,
-        ..args.pipeline.overrides()
+        ..Overrides::default()
     };
-    let mut pipeline = Pipeline::load(&args.pipeline.file, &overrides)?;
+    let mut pipeline = args.pipeline.load(overrides)?.into_pipeline();
     if let Some(address) = args.foxglove {
         pipeline = pipeline.with_foxglove(address);
     }

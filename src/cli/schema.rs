@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use miette::IntoDiagnostic;
 
 use super::report;
-use crate::pipeline::pipeline_schema;
+use crate::pipeline::{pipeline_schema, vehicle_schema};
 use crate::server::openapi;
 
 /// Prints the JSON Schema (2020-12) of a kind of file.
@@ -29,6 +29,8 @@ enum Kind {
     Pipeline,
     /// The OpenAPI document of `sensorium serve`.
     Openapi,
+    /// Vehicle files.
+    Vehicle,
 }
 
 /// Runs the command.
@@ -39,6 +41,7 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
     let schema = match args.kind {
         Kind::Pipeline => pipeline_schema(),
         Kind::Openapi => openapi(),
+        Kind::Vehicle => vehicle_schema(),
     };
     report::print(&serde_json::to_string_pretty(schema).into_diagnostic()?)?;
     Ok(ExitCode::SUCCESS)

@@ -15,7 +15,7 @@ use super::pipeline_args::{self, PipelineArgs};
 use super::{report, run};
 use crate::io::forms::{MAX_POINTS, Presets};
 use crate::perception::ModelOptions;
-use crate::pipeline::{ModelSettings, Overrides, Pipeline};
+use crate::pipeline::{ModelSettings, Overrides};
 use crate::runtime::load_model;
 use crate::server::{
     LoadedModel, ModelEngine, ModelEngineOptions, Phase, ServeOptions, Server, ServiceFacts, Token,
@@ -108,13 +108,13 @@ enum ServeProblem {
 pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
     let overrides = Overrides {
         model: args.weights.clone(),
-        ..args.pipeline.overrides()
+        ..Overrides::default()
     };
-    let pipeline = Pipeline::load(&args.pipeline.file, &overrides)?;
+    let pipeline = args.pipeline.load(overrides)?.into_pipeline();
     for warning in &pipeline.warnings {
         report::show(&Report::new(warning.clone()));
     }
-    let (name, settings) = chosen(&pipeline.models, args.model.as_deref(), &args.pipeline.file)?;
+    let (name, settings) = chosen(&pipeline.models, args.model.as_deref(), &pipeline.file)?;
     let token = token(args.token_file.as_deref())?;
     if token.is_none() && !args.listen.ip().is_loopback() {
         let address = args.listen;

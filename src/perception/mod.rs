@@ -6,6 +6,7 @@
 //! camera image, clipping). Slices in, values out; no device, no thread, no clock.
 
 mod batches;
+pub mod bundle;
 mod call_params;
 mod camera;
 mod candidate;

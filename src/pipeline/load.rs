@@ -81,7 +81,7 @@ impl Pipeline {
     }
 }
 
-fn invalid(file: &str, mut problems: Vec<Problem>) -> InvalidPipeline {
+pub(super) fn invalid(file: &str, mut problems: Vec<Problem>) -> InvalidPipeline {
     problems.sort_by(|a, b| a.order().cmp(&b.order()));
     let unreported = problems.len().saturating_sub(MAX_PROBLEMS);
     problems.truncate(MAX_PROBLEMS);
@@ -92,7 +92,7 @@ fn invalid(file: &str, mut problems: Vec<Problem>) -> InvalidPipeline {
     }
 }
 
-fn read(path: &Path) -> Result<String, PipelineError> {
+pub(super) fn read(path: &Path) -> Result<String, PipelineError> {
     let cannot = |cause| PipelineError::Read {
         path: path.to_owned(),
         cause,
@@ -120,23 +120,44 @@ fn understand(
     environment: Environment<'_>,
     problems: &mut Vec<Problem>,
 ) -> Option<Pipeline> {
-    let mut tree = match tree::parse(source, 0) {
-        Ok(tree) => tree,
-        Err(problem) => {
-            problems.push(*problem);
-            return None;
-        }
-    };
-    substitute(&mut tree, environment, problems);
+    let mut tree = written(source, environment, problems)?;
     for (dotted, value) in &overrides.set {
         problems.extend(set::apply(&mut tree, dotted, value).err().map(|problem| *problem));
     }
-    let json = shape::check(&tree, pipeline_schema(), problems)?;
+    meant(path, &tree, overrides, problems)
+}
+
+/// The tree of a file, with the environment in it.
+pub(super) fn written(
+    source: &Source,
+    environment: Environment<'_>,
+    problems: &mut Vec<Problem>,
+) -> Option<tree::Node> {
+    match tree::parse(source, 0) {
+        Ok(mut tree) => {
+            substitute(&mut tree, environment, problems);
+            Some(tree)
+        }
+        Err(problem) => {
+            problems.push(*problem);
+            None
+        }
+    }
+}
+
+/// The pipeline that a tree describes.
+pub(super) fn meant(
+    path: &Path,
+    tree: &tree::Node,
+    overrides: &Overrides,
+    problems: &mut Vec<Problem>,
+) -> Option<Pipeline> {
+    let json = shape::check(tree, pipeline_schema(), problems)?;
     match serde_json::from_value::<RawPipeline>(json) {
-        Ok(raw) => Some(validate::validate(path, &tree, raw, overrides, problems)),
+        Ok(raw) => Some(validate::validate(path, tree, raw, overrides, problems)),
         // The schema and the types come from one definition, so this is a defect; it must still be no panic.
         Err(error) => {
-            let start = Span::new(source, 0..0);
+            let start = Span::new(tree.span.source(), 0..0);
             problems.push(Problem::error(error.to_string(), &start, "in this file"));
             None
         }

@@ -12,6 +12,7 @@
 //! May be called by `telemetry`, `io`, `runtime` and `cli`; calls `device` for what
 //! can be set there.
 
+mod bundle;
 mod camera;
 mod connect;
 mod faults;
@@ -37,6 +38,7 @@ mod supervision;
 mod temporal;
 mod tree;
 mod validate;
+mod vehicle;
 mod words;
 
 pub use camera::{CameraSettings, ChannelOrder, Contraction, Preprocess, Upload, UploadLayout};
@@ -56,3 +58,7 @@ pub use settings::{
 pub use substitute::Environment;
 pub use supervision::{ActorFault, ActorFaultKind, OnSinkFailure, SupervisionSettings};
 pub use temporal::TemporalSettings;
+pub use vehicle::{
+    DistortionModel, Encoding, Intrinsics, Mount, Vehicle, VehicleLimits, VehicleOverrides, VehicleSensor,
+    VehicleSensorKind, VehicleStream, vehicle_schema,
+};

@@ -54,6 +54,14 @@ impl PipelineError {
     }
 }
 
+/// An error with its cause.
+pub(super) fn told(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}
+
 /// All that is wrong with one pipeline file.
 #[derive(Debug, thiserror::Error, Diagnostic)]
 #[error("{file} {}", count(problems, *unreported))]

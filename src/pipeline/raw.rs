@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use super::bundle::RawBundle;
 use super::camera::{ChannelOrder, Contraction, Preprocess, Upload, UploadLayout};
 use super::faults::RawFaults;
 use super::patterns::{NAME, STREAM_TOPIC};
@@ -173,6 +174,7 @@ pub(super) enum RawModel {
     BevRing(RawTemporal),
     #[serde(rename = "stream_queries")]
     StreamQueries(RawTemporal),
+    Bundle(RawBundle),
 }
 
 /// A network that finds boxes in camera images: YOLOX (boxes as offsets to grid cells of three strides, objectness

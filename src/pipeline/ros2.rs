@@ -129,18 +129,20 @@ pub struct Ros2Settings {
     pub diagnostics: DiagnosticsSettings,
 }
 
+/// The name that a pipeline or a vehicle lends to its node: they may be called what nodes may not.
+pub(super) fn node_name(pipeline: &str) -> String {
+    let name = pipeline.replace('-', "_");
+    if name.starts_with(|c: char| c.is_ascii_digit()) {
+        format!("_{name}")
+    } else {
+        name
+    }
+}
+
 impl RawRos2 {
     /// The settings of the pipeline of this name; `first` are remaps that go before those of the file.
     pub(super) fn settings(self, pipeline: &str, first: &[(String, String)]) -> Ros2Settings {
-        // Pipelines may be called what nodes may not.
-        let node = self.node.unwrap_or_else(|| {
-            let name = pipeline.replace('-', "_");
-            if name.starts_with(|c: char| c.is_ascii_digit()) {
-                format!("_{name}")
-            } else {
-                name
-            }
-        });
+        let node = self.node.unwrap_or_else(|| node_name(pipeline));
         Ros2Settings {
             node,
             namespace: format!("/{}", self.namespace.trim_start_matches('/')),

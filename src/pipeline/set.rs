@@ -18,7 +18,22 @@ const NAMED_SECTIONS: [&str; 2] = ["models", "nodes"];
 pub(super) fn apply(tree: &mut Node, path: &str, value: &str) -> Result<(), Box<Problem>> {
     let option = source("--set", format!("{path}={value}"));
     let new = parse(&option, path.len() + 1)?;
-    let mut steps = steps(path, &option);
+    put(tree, steps(path, &option), new)
+}
+
+/// Puts a value of another file in its place; errors point at `at`.
+///
+/// # Errors
+/// As [`apply`].
+pub(super) fn put_value(tree: &mut Node, path: &str, at: &Span, new: Node) -> Result<(), Box<Problem>> {
+    put(
+        tree,
+        path.split('.').map(|step| (step, at.clone())).collect(),
+        new,
+    )
+}
+
+fn put(tree: &mut Node, mut steps: Vec<(&str, Span)>, new: Node) -> Result<(), Box<Problem>> {
     let Some((last, last_span)) = steps.pop() else {
         return Ok(());
     };

@@ -10,12 +10,14 @@ use serde::{Deserialize, Serialize};
 use super::camera::CameraSettings;
 use super::foxglove::FoxglovePublisherSettings;
 use super::problem::Problem;
-use super::ros2::{Ros2PublisherSettings, Ros2Settings, Subscribe};
+use super::ros2::{RawRos2, Ros2PublisherSettings, Ros2Settings, Subscribe};
 use super::scheduling::{BatchSettings, OnLate};
 use super::supervision::SupervisionSettings;
 use super::temporal::TemporalSettings;
+use super::vehicle::Mount;
 use super::words::words;
 use crate::device::{DeviceConfig, DeviceLayer, FaultPlan};
+use crate::perception::Sensor;
 
 /// A pipeline whose names, connections and values are all valid.
 #[derive(Debug, Clone, Serialize)]
@@ -39,12 +41,35 @@ pub struct Pipeline {
     pub supervision: SupervisionSettings,
     /// Names of the recorders and JSON-lines sinks that are off because they have no path.
     pub inactive: Vec<String>,
+    /// Fixed transforms of the vehicle, where one runs the pipeline.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<Mount>,
     /// Things that work, but hardly as meant.
     #[serde(skip)]
     pub warnings: Vec<Problem>,
     /// Files that are still to be given on the command line.
     #[serde(skip)]
     pub missing: Vec<Problem>,
+}
+
+impl Pipeline {
+    /// A pipeline without a node.
+    pub(super) fn empty(file: &std::path::Path, name: &str) -> Self {
+        Self {
+            file: file.to_owned(),
+            name: name.to_owned(),
+            device: DeviceSettings::default(),
+            ros2: RawRos2::default().settings(name, &[]),
+            models: BTreeMap::new(),
+            nodes: Vec::new(),
+            edges: Vec::new(),
+            supervision: SupervisionSettings::default(),
+            inactive: Vec::new(),
+            mounts: Vec::new(),
+            warnings: Vec::new(),
+            missing: Vec::new(),
+        }
+    }
 }
 
 /// The device that runs the models. What the environment says comes between file and command line, see
@@ -131,6 +156,9 @@ pub struct ModelSettings {
     /// Frames of several streams in one go.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchSettings>,
+    /// The bundle that the model comes from, where it comes from one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bundle: Option<PathBuf>,
     /// Family of the network, and what is peculiar to it.
     #[serde(flatten)]
     pub family: Family,
@@ -164,6 +192,15 @@ impl Family {
             Self::CenterPoint(_) => "centerpoint",
             Self::BevRing(_) => "bev_ring",
             Self::StreamQueries(_) => "stream_queries",
+        }
+    }
+
+    /// What it takes.
+    #[must_use]
+    pub const fn sensor(&self) -> Sensor {
+        match self {
+            Self::Yolox(_) | Self::FastestDet(_) | Self::StreamQueries(_) => Sensor::Camera,
+            Self::CenterPoint(_) | Self::BevRing(_) => Sensor::Lidar,
         }
     }
 

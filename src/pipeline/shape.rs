@@ -15,6 +15,11 @@ use super::tree::{Entry, Node, Value};
 /// out of a map where they may be; where they may not, the whole map is dropped. `None` if nothing is left.
 pub(super) fn check(tree: &Node, schema: &Json, problems: &mut Vec<Problem>) -> Option<Json> {
     let start = Span::new(tree.span.source(), 0..0);
+    let whole = match schema["title"].as_str() {
+        Some("Vehicle") => "the vehicle",
+        Some("Pipeline") | None => "the pipeline",
+        Some(_) => "the file",
+    };
     Shape {
         schema: SchemaReader { root: schema },
         problems,
@@ -25,6 +30,7 @@ pub(super) fn check(tree: &Node, schema: &Json, problems: &mut Vec<Problem>) -> 
         &Place {
             path: "",
             key: &start,
+            whole,
         },
     )
 }
@@ -33,12 +39,14 @@ pub(super) fn check(tree: &Node, schema: &Json, problems: &mut Vec<Problem>) -> 
 struct Place<'a> {
     path: &'a str,
     key: &'a Span,
+    /// What the whole file is.
+    whole: &'static str,
 }
 
 impl Place<'_> {
     fn named(&self) -> String {
         if self.path.is_empty() {
-            "the pipeline".to_owned()
+            self.whole.to_owned()
         } else {
             format!("`{}`", self.path)
         }
@@ -62,6 +70,10 @@ impl<'s> Shape<'s, '_> {
     fn check(&mut self, node: &Node, schema: &'s Json, place: &Place<'_>) -> Option<Json> {
         if matches!(node.value, Value::Unknown) {
             return None;
+        }
+        // A schema of `true` takes anything; such values are read from the tree, where their places are.
+        if *schema == Json::Bool(true) {
+            return Some(Json::Null);
         }
         let target = self.schema.follow(schema);
         if let Some(words) = self.schema.words(target) {
@@ -386,6 +398,7 @@ impl<'s> Shape<'s, '_> {
             let at = Place {
                 path: &path,
                 key: &entry.key_span,
+                whole: place.whole,
             };
             if let Some(value) = self.check(&entry.value, property, &at) {
                 map.insert(entry.key.clone(), value);
@@ -427,6 +440,7 @@ impl<'s> Shape<'s, '_> {
             let at = Place {
                 path: &path,
                 key: &entry.key_span,
+                whole: place.whole,
             };
             if let Some(value) = self.check(&entry.value, &schema["additionalProperties"], &at) {
                 map.insert(entry.key.clone(), value);
@@ -447,7 +461,15 @@ impl<'s> Shape<'s, '_> {
             let path = place.child(&index.to_string());
             // A map in a list has no key of its own; its first key stands for it.
             let key = item.entries().first().map_or(&item.span, |first| &first.key_span);
-            if let Some(value) = self.check(item, &schema["items"], &Place { path: &path, key }) {
+            if let Some(value) = self.check(
+                item,
+                &schema["items"],
+                &Place {
+                    path: &path,
+                    key,
+                    whole: place.whole,
+                },
+            ) {
                 list.push(value);
             }
         }

@@ -152,6 +152,9 @@ pub(super) async fn start_detectors(
 
     let world = hosts.iter().find_map(|host| host.world_frame.as_deref());
     let poses = world.map(|world| Arc::new(Poses::new(world)));
+    if let Some(poses) = &poses {
+        poses.mount(&pipeline.mounts);
+    }
     let mut inlets = HashMap::new();
     let mut sink_lists = Vec::new();
     // The first publisher measures what it publishes; other detectors are measured when their results are out.

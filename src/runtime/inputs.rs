@@ -54,7 +54,8 @@ pub(super) fn open_sources(
         sources.push(match settings.simulate {
             Some(drive) => {
                 let sensors = sensors_behind(pipeline, node, &sensor_of);
-                let topics = drive_topics(&node.name, &drive, &settings.topics, &sensors)?;
+                let wanted = renamed(pipeline, &settings.topics)?;
+                let topics = drive_topics(&node.name, &drive, &wanted, &sensors)?;
                 let feed = DriveFeed::new(&drive, &topics, truth.clone());
                 OpenSource {
                     node: node.name.clone(),
@@ -89,18 +90,7 @@ fn open_bag(
         tracing::warn!(source = node.name, "{warning}");
     }
     let sensors = sensors_behind(pipeline, node, sensor_of);
-    let (name, remaps) = ros::names(&pipeline.ros2)?;
-    let wanted = match &settings.topics {
-        Topics::Auto => Topics::Auto,
-        // What a node would subscribe to, a bag has under the same names.
-        Topics::Listed(topics) => {
-            let named = topics.iter().map(|topic| match remaps.apply(&name, topic) {
-                Ok(resolved) if topic.starts_with('~') || !remaps.is_empty() => resolved,
-                _ => topic.clone(),
-            });
-            Topics::Listed(named.collect())
-        }
-    };
+    let wanted = renamed(pipeline, &settings.topics)?;
     let topics = choose_topics(&node.name, &bag, &wanted, &sensors)?;
     let played = |name: &str| topics.iter().any(|topic| *topic.name == *name);
     let frames = bag.topics().iter().filter(|topic| played(&topic.name));
@@ -118,6 +108,19 @@ fn open_bag(
         topics,
         frames,
     })
+}
+
+/// The topics that a source names, under the names that a bag or a drive has them: those that a node would subscribe to.
+fn renamed(pipeline: &Pipeline, topics: &Topics) -> Result<Topics, RuntimeError> {
+    let Topics::Listed(topics) = topics else {
+        return Ok(Topics::Auto);
+    };
+    let (name, remaps) = ros::names(&pipeline.ros2)?;
+    let named = topics.iter().map(|topic| match remaps.apply(&name, topic) {
+        Ok(resolved) if topic.starts_with('~') || !remaps.is_empty() => resolved,
+        _ => topic.clone(),
+    });
+    Ok(Topics::Listed(named.collect()))
 }
 
 /// What the detectors behind a source take.

@@ -8,6 +8,7 @@
 
 mod admission;
 mod bag_feed;
+mod budget;
 pub mod channel;
 mod control;
 mod detectors;
@@ -15,6 +16,7 @@ mod drive;
 mod ending;
 mod error;
 mod finish;
+mod footprint;
 mod frame;
 mod gallery;
 mod health;
@@ -37,12 +39,14 @@ mod supervision;
 mod topics;
 mod turns;
 
+pub use budget::{Budget, DetectorLoad, Finding};
 pub use control::{
     Control, ControlError, DeviceStatus, PipelineStatus, QueueStatus, RunPhase, StageStatus, StreamFlow,
     StreamStatus,
 };
 pub use drive::{TruthFrame, TruthImage};
 pub use error::RuntimeError;
+pub use footprint::{Footprint, ModelFootprint};
 pub use frame::{Detected, FrameMeta, Message, Sample};
 pub use health::{ActiveReason, Health, HealthReport, PipelineState, Reason, ReasonKind, StateChange};
 pub use models::load_model;

@@ -41,11 +41,7 @@ pub(super) struct HostPart {
 
 /// What a family of networks takes.
 pub(super) const fn sensor_of(family: &Family) -> Sensor {
-    match family {
-        Family::Yolox(_) | Family::FastestDet(_) => Sensor::Camera,
-        Family::CenterPoint(_) | Family::BevRing(_) => Sensor::Lidar,
-        Family::StreamQueries(_) => Sensor::Camera,
-    }
+    family.sensor()
 }
 
 /// Loads the model of every detector node, in the order of the nodes.
@@ -278,18 +274,23 @@ pub(super) fn open_device(
     })
 }
 
-/// All warm-ups first, then all captures, so that nothing is allocated after the first capture.
-fn build_all(
-    device: &mut dyn Device,
-    models: &[Box<dyn DeviceModel>],
-) -> Result<Vec<ModelTrace>, Box<dyn std::error::Error + Send + Sync>> {
-    let options = match device.caps().queues {
+/// How traces are made on a device.
+pub(super) fn trace_options(device: &dyn Device) -> TraceOptions {
+    match device.caps().queues {
         1 => TraceOptions {
             output_phases: 2,
             ..TraceOptions::default()
         },
         _ => TraceOptions::two_queues(),
-    };
+    }
+}
+
+/// All warm-ups first, then all captures, so that nothing is allocated after the first capture.
+fn build_all(
+    device: &mut dyn Device,
+    models: &[Box<dyn DeviceModel>],
+) -> Result<Vec<ModelTrace>, Box<dyn std::error::Error + Send + Sync>> {
+    let options = trace_options(device);
     let mut traces = Vec::with_capacity(models.len());
     for model in models {
         traces.push(model.build(device, options.clone())?);

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use crate::io::cdr::CdrError;
 pub(crate) use crate::io::drive_bag::{TF_STATIC_TOPIC, TF_TOPIC};
-use crate::io::messages::TfMsg;
+use crate::io::messages::{HeaderMsg, QuaternionMsg, TfMsg, TransformMsg, TransformStampedMsg, Vector3Msg};
 use crate::io::tf::{TfBuffer, TfError, Transform};
+use crate::pipeline::Mount;
 
 /// How long a trouble is told of after it was met.
 const RECENT: Duration = Duration::from_secs(1);
@@ -38,6 +39,35 @@ impl Poses {
             buffer: Mutex::new(TfBuffer::default()),
             troubles: Mutex::default(),
         }
+    }
+
+    /// Takes where the sensors of a vehicle sit. What the sources play later goes before it.
+    pub(crate) fn mount(&self, mounts: &[Mount]) {
+        let placed = mounts.iter().map(|mount| {
+            let ([x, y, z], [qx, qy, qz, qw]) = (mount.translation_m, mount.rotation);
+            TransformStampedMsg {
+                header: HeaderMsg {
+                    stamp_sec: 0,
+                    stamp_nanosec: 0,
+                    frame_id: &mount.parent,
+                },
+                child_frame_id: &mount.child,
+                transform: TransformMsg {
+                    translation: Vector3Msg { x, y, z },
+                    rotation: QuaternionMsg {
+                        x: qx,
+                        y: qy,
+                        z: qz,
+                        w: qw,
+                    },
+                },
+            }
+        });
+        let message = TfMsg {
+            transforms: placed.collect(),
+        };
+        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        buffer.insert(&message, true);
     }
 
     /// Takes the transforms of a message. What cannot be believed is left out and counted by the buffer.
@@ -104,7 +134,6 @@ impl Poses {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::io::messages::{HeaderMsg, TransformMsg, TransformStampedMsg};
 
     fn transform(stamp_ns: i64) -> Vec<u8> {
         let transform = TransformStampedMsg {
@@ -116,6 +145,28 @@ mod tests {
             transforms: vec![transform],
         };
         message.encode().unwrap_or_default()
+    }
+
+    #[test]
+    fn a_vehicle_places_its_sensors_before_the_first_message() -> Result<(), CdrError> {
+        let poses = Poses::new("map");
+        let mount = |parent: &str, child: &str, x_m| Mount {
+            parent: parent.into(),
+            child: child.into(),
+            translation_m: [x_m, 0.0, 2.0],
+            // Turned to the left.
+            rotation: [0.0, 0.0, 0.5_f64.sqrt(), 0.5_f64.sqrt()],
+        };
+        poses.mount(&[mount("lidar", "kit", 1.0), mount("kit", "roof", 0.5)]);
+        poses.take(&transform(5), false)?;
+        let found = poses.world_from("roof", 5).unwrap_or_default();
+        let expected = [
+            -1.0, 0.0, 0.0, 1.0, 0.0, -1.0, 0.0, 0.5, 0.0, 0.0, 1.0, 4.0, 0.0, 0.0, 0.0, 1.0,
+        ];
+        for (found, expected) in found.iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-12, "{found} {expected}");
+        }
+        Ok(())
     }
 
     /// A LiDAR whose clock is 20 years behind the vehicle's: one trouble that names both times, and nothing waits.

@@ -288,6 +288,7 @@ fn predict(
                 stream,
                 stamp_ns,
                 world_from_sensor,
+                reset: false,
             };
             model.run_arrays(&arrays, &taken, frame_id, params)
         }

@@ -1,5 +1,6 @@
 //! From a well-formed file to a [`Pipeline`]: names, values that depend on each other, files.
 
+mod bundle;
 mod camera;
 mod nodes;
 mod scheduling;
@@ -109,6 +110,7 @@ impl Validator<'_> {
             edges,
             supervision: raw.supervision,
             inactive,
+            mounts: Vec::new(),
             warnings: std::mem::take(&mut self.warnings),
             missing: std::mem::take(&mut self.missing),
         };
@@ -157,9 +159,21 @@ impl Validator<'_> {
         raw.settings(pipeline, &self.overrides.remap)
     }
 
-    /// Whether something stands in the file, not in an option of the command.
+    /// Whether something stands in a file, not in an option of the command.
     fn in_file(&self, span: &Span) -> bool {
-        span.source() == self.tree.span.source()
+        self.folder_of(span).is_some()
+    }
+
+    /// Folder of the file that something stands in: the pipeline's own, or that of the vehicle which changes it.
+    fn folder_of<'s>(&'s self, span: &'s Span) -> Option<&'s Path> {
+        let name = span.source().name();
+        if span.source() == self.tree.span.source() {
+            Some(self.folder)
+        } else if name.starts_with("--") {
+            None
+        } else {
+            Some(Path::new(name).parent().unwrap_or_else(|| Path::new("")))
+        }
     }
 
     fn models(
@@ -202,11 +216,15 @@ impl Validator<'_> {
             RawModel::CenterPoint(raw) => (&raw.weights, raw.precision, raw.max_streams, raw.on_full),
             RawModel::BevRing(raw) => return self.seeded(entry, raw, Family::BevRing),
             RawModel::StreamQueries(raw) => return self.seeded(entry, raw, Family::StreamQueries),
+            RawModel::Bundle(raw) => return self.bundle(entry, raw),
         };
         let params = match raw {
             RawModel::Yolox(raw) => self.yolox_params(entry, raw),
             RawModel::FastestDet(raw) => self.no_params(entry, raw),
-            _ => None,
+            RawModel::CenterPoint(_)
+            | RawModel::BevRing(_)
+            | RawModel::StreamQueries(_)
+            | RawModel::Bundle(_) => None,
         };
         let params = params.as_ref();
         let model_path = params.and_then(|params| params.model_path.as_deref());
@@ -219,11 +237,13 @@ impl Validator<'_> {
             RawModel::CenterPoint(raw) => Family::CenterPoint(self.center_point(entry, raw)),
             RawModel::BevRing(raw) => Family::BevRing(raw.settings()),
             RawModel::StreamQueries(raw) => Family::StreamQueries(raw.settings()),
+            RawModel::Bundle(raw) => return self.bundle(entry, raw),
         };
         let (max_in_flight, batch) = match raw {
             RawModel::Yolox(raw) | RawModel::FastestDet(raw) => (raw.max_in_flight, &raw.batch),
             RawModel::CenterPoint(raw) => (raw.max_in_flight, &raw.batch),
             RawModel::BevRing(raw) | RawModel::StreamQueries(raw) => (raw.max_in_flight, &raw.batch),
+            RawModel::Bundle(raw) => return self.bundle(entry, raw),
         };
         self.check_batch(
             entry,
@@ -239,6 +259,7 @@ impl Validator<'_> {
             on_full,
             max_in_flight,
             batch: batch.clone(),
+            bundle: None,
             family,
         }
     }
@@ -286,11 +307,8 @@ impl Validator<'_> {
     /// A path written in the file is relative to the file's folder, one given by an option to the working
     /// directory.
     fn resolve(&self, path: &str, span: &Span) -> PathBuf {
-        if self.in_file(span) {
-            self.folder.join(path)
-        } else {
-            PathBuf::from(path)
-        }
+        self.folder_of(span)
+            .map_or_else(|| PathBuf::from(path), |folder| folder.join(path))
     }
 
     fn existing_in_file(&mut self, path: &str, span: &Span, what: &str) -> Option<PathBuf> {

@@ -36,6 +36,7 @@ impl Validator<'_> {
             on_full: raw.on_full,
             max_in_flight: raw.max_in_flight,
             batch: None,
+            bundle: None,
             family,
         }
     }
