@@ -104,6 +104,7 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         progress: Arc::new(Bar::new()),
         ros_node: None,
         build_only: args.build_only,
+        load: None,
     };
     let outcome = tokio.block_on(async {
         tokio::spawn(end_on_interrupt(shutdown.clone()));

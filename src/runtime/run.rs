@@ -13,6 +13,7 @@ use super::drive::{TruthFrame, TruthImage, TruthLog};
 use super::ending::{Ending, await_end};
 use super::error::RuntimeError;
 use super::inputs::{OpenSource, open_sources, start_sources};
+use super::load::Load;
 use super::meter::Meter;
 use super::models;
 use super::outlets::{GraphSinks, plan_sinks, start_sinks};
@@ -24,7 +25,8 @@ use crate::io::ros::RosNode;
 use crate::pipeline::{Clock, OnFull, Pipeline, Plan, Rate};
 use crate::telemetry::report::ReportPictures;
 use crate::telemetry::{
-    ClockKind, LatencyOptions, Ledger, MonotonicClock, RunInfo, RunSummary, Streams, Timeline,
+    ClockKind, FrameId, FrameTimes, LatencyOptions, Ledger, MonotonicClock, RunInfo, RunSummary, Streams,
+    Timeline,
 };
 
 /// Told how a run gets on.
@@ -41,6 +43,10 @@ pub trait Progress: Send + Sync {
     /// far.
     fn result(&self, objects: usize, latency: Duration, dropped: u64) {
         let _ = (objects, latency, dropped);
+    }
+    /// A frame of the stream `name` came out; these are the times at which it passed the stages.
+    fn frame(&self, name: &Arc<str>, frame: FrameId, stamp_ns: i64, times: &FrameTimes) {
+        let _ = (name, frame, stamp_ns, times);
     }
     /// Everything that was under way has come out.
     fn ended(&self);
@@ -61,6 +67,8 @@ pub struct RunOptions {
     pub ros_node: Option<Arc<dyn RosNode>>,
     /// End as soon as the models are on the device, captured and warm, without a single frame.
     pub build_only: bool,
+    /// Offered in place of what the only source would play.
+    pub load: Option<Load>,
 }
 
 impl fmt::Debug for RunOptions {
@@ -71,6 +79,7 @@ impl fmt::Debug for RunOptions {
             .field("device_environment", &self.device_environment)
             .field("ros_node", &self.ros_node)
             .field("build_only", &self.build_only)
+            .field("load", &self.load)
             .finish_non_exhaustive()
     }
 }
@@ -158,7 +167,13 @@ pub async fn run(
     let sources = if options.build_only {
         Vec::new()
     } else {
-        open_sources(pipeline, sensor_of, &truth, graph.as_ref())?
+        open_sources(
+            pipeline,
+            sensor_of,
+            &truth,
+            graph.as_ref(),
+            options.load.as_ref(),
+        )?
     };
     let live = sources.iter().any(|source| source.settings.subscribe.is_some());
     let first = sources.first().map(|source| &source.settings);

@@ -141,6 +141,7 @@ pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
         ros_node: None,
         build_only: false,
         progress: Arc::new(Live::new()),
+        load: None,
     };
     let outcome = tokio.block_on(async {
         tokio::spawn(end_on_interrupt(shutdown.clone()));
