@@ -6,15 +6,18 @@
 //!   [`Ledger`] is the only place that counts, and it names the frames that were never settled.
 //! - [`LatencyRecorder`] and [`Ledger`] become a [`RunSummary`], which prints itself as a table and is the
 //!   body of the [`report`].
+//! - [`bench`] tells what a benchmark of a whole pipeline came to, [`graph`] what its compute nodes did.
 //! - [`profile`] measures a model on a device by itself: stages, launches, and what the machine can do at best.
 //!
 //! Recording is cheap (no allocation once a stream has been seen) and may happen on any thread. May be called
 //! by `io`, `runtime` and `cli`; calls `outputs`, and [`profile`] calls `tensor`, `device` and `trace`.
 
 mod balance;
+pub mod bench;
 mod clock;
 mod frame;
 mod frame_sizes;
+pub mod graph;
 mod histogram;
 pub mod jsonl;
 mod ledger;
