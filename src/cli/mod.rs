@@ -5,6 +5,7 @@
 //! error. Exit codes: 0 success, 1 the command failed, 2 the command line was wrong.
 
 mod bag;
+mod bench;
 mod check;
 mod cloud;
 mod compare;
@@ -49,6 +50,7 @@ struct Cli {
 enum Command {
     Run(run::Args),
     Bag(bag::Args),
+    Bench(Box<bench::Args>),
     Check(check::Args),
     Cloud(cloud::Args),
     Compare(compare::Args),
@@ -69,6 +71,7 @@ impl Command {
         match self {
             Self::Run(args) => run::run(args),
             Self::Bag(args) => bag::run(args),
+            Self::Bench(args) => bench::run(&args),
             Self::Check(args) => check::run(args),
             Self::Cloud(args) => cloud::run(args),
             Self::Compare(args) => compare::run(&args),

@@ -114,7 +114,12 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
     let output = outcome.map_err(explain)?;
 
     match args.format {
-        Format::Text => report::print(&output.summary.table())?,
+        Format::Text => {
+            report::print(&output.summary.table())?;
+            if let Some(graph) = &output.graph {
+                report::print(&graph.text())?;
+            }
+        }
         Format::Json => {
             report::print(&serde_json::to_string_pretty(&output.summary).into_diagnostic()?)?;
         }

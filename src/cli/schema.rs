@@ -7,6 +7,7 @@ use miette::IntoDiagnostic;
 
 use super::report;
 use crate::pipeline::pipeline_schema;
+use crate::telemetry::bench::bench_schema;
 
 /// Prints the JSON Schema (2020-12) of a kind of file.
 ///
@@ -25,6 +26,8 @@ pub(super) struct Args {
 enum Kind {
     /// Pipeline files.
     Pipeline,
+    /// Results of `sensorium bench`.
+    Bench,
 }
 
 /// Runs the command.
@@ -34,6 +37,7 @@ enum Kind {
 pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
     let schema = match args.kind {
         Kind::Pipeline => pipeline_schema(),
+        Kind::Bench => bench_schema(),
     };
     report::print(&serde_json::to_string_pretty(schema).into_diagnostic()?)?;
     Ok(ExitCode::SUCCESS)

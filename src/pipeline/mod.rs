@@ -13,6 +13,7 @@
 //! can be set there.
 
 mod camera;
+mod compute;
 mod connect;
 mod faults;
 mod graph;
@@ -36,6 +37,7 @@ mod validate;
 mod words;
 
 pub use camera::{CameraSettings, ChannelOrder, Contraction, Preprocess, Upload, UploadLayout};
+pub use compute::{ComputeCost, ComputeRole, ComputeSettings};
 pub use load::Overrides;
 pub use plan::{Actor, ActorRole, Channel, Plan, RunsOn};
 pub use problem::{InvalidPipeline, PipelineError, Problem, ProblemRecord};

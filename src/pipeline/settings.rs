@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::camera::CameraSettings;
+use super::compute::ComputeSettings;
 use super::problem::Problem;
 use super::ros2::{Ros2PublisherSettings, Ros2Settings, Subscribe};
 use super::words::words;
@@ -219,6 +220,8 @@ pub enum NodeKind {
     /// Writes JSON lines.
     #[serde(rename = "jsonl")]
     JsonLines(JsonLinesSettings),
+    /// Does busy work of a stated cost.
+    Compute(ComputeSettings),
 }
 
 impl NodeKind {
@@ -231,6 +234,7 @@ impl NodeKind {
             Self::Publisher(_) => "publisher",
             Self::Recorder(_) => "recorder",
             Self::JsonLines(_) => "jsonl",
+            Self::Compute(_) => "compute",
         }
     }
 }

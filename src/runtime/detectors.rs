@@ -52,6 +52,14 @@ pub(super) async fn start_detectors(
             _ => None,
         })
         .collect();
+    // Without detectors nothing needs a device.
+    if nodes.is_empty() {
+        return Ok(StartedDetectors {
+            device: ("none".into(), serde_json::Value::Null),
+            inlets: HashMap::new(),
+            poses: None,
+        });
+    }
     let workers = |settings: &DetectorSettings| {
         let stateful = pipeline.models[&settings.model].family.is_stateful();
         if stateful {

@@ -81,6 +81,10 @@ fn offered(
     sensor_of: impl Fn(&str) -> Option<Sensor>,
     load: &Load,
 ) -> Result<Vec<OpenSource>, RuntimeError> {
+    // Without sources there may be timers, which take only the time from a load.
+    if sources.is_empty() {
+        return Ok(sources);
+    }
     let count = sources.len();
     let Ok([source]) = <[OpenSource; 1]>::try_from(sources) else {
         return Err(RuntimeError::Incomplete(format!(
@@ -101,7 +105,10 @@ fn offered(
                 _ => true,
             }
         };
-        let fed = pipeline.edges.iter().filter(|edge| edge.from == source.node && takes(&edge.to));
+        let fed = pipeline
+            .edges
+            .iter()
+            .filter(|edge| edge.from == source.node && takes(&edge.to));
         fed.count() as u64
     };
     let (feed, topics) = load.over(&source.node, source.feed, &source.topics, takers)?;

@@ -83,7 +83,10 @@ impl Loaded {
     /// Messages that are offered, transforms not counted.
     #[must_use]
     pub fn messages(&self) -> usize {
-        self.played.iter().filter(|message| !is_transform(message)).count()
+        self.played
+            .iter()
+            .filter(|message| !is_transform(message))
+            .count()
     }
 }
 
@@ -362,7 +365,11 @@ impl LoadFeed {
 
     /// The transforms that belong before a LiDAR message, each once, in the order of the recording.
     fn transforms_before(&self, progress: &mut TransformsSent, turn: u64) -> Vec<Result<Message, CdrError>> {
-        let Some(track) = self.tracks.iter().find(|track| track.topic.sensor == Sensor::Lidar) else {
+        let Some(track) = self
+            .tracks
+            .iter()
+            .find(|track| track.topic.sensor == Sensor::Lidar)
+        else {
             return Vec::new();
         };
         let mut due = Vec::new();
@@ -528,7 +535,13 @@ fn shift_stamp(data: &mut [u8], shift_ns: u64) -> Result<(), CdrError> {
     let sec = i32::try_from(moved_ns.div_euclid(1_000_000_000)).unwrap_or(i32::MAX);
     let nanosec = moved_ns.rem_euclid(1_000_000_000) as u32;
     let little = data[1] & 1 == 1;
-    let bytes = |value: u32| if little { value.to_le_bytes() } else { value.to_be_bytes() };
+    let bytes = |value: u32| {
+        if little {
+            value.to_le_bytes()
+        } else {
+            value.to_be_bytes()
+        }
+    };
     data[4..8].copy_from_slice(&bytes(sec.cast_unsigned()));
     data[8..12].copy_from_slice(&bytes(nanosec));
     Ok(())
@@ -541,7 +554,9 @@ fn shifted_transforms(message: &Message, shift_ns: u64) -> Result<Message, CdrEr
         let mut transforms = TfMsg::decode(&message.data)?;
         for transform in &mut transforms.transforms {
             let header = &mut transform.header;
-            let stamp_ns = header.stamp_ns().saturating_add(i64::try_from(shift_ns).unwrap_or(i64::MAX));
+            let stamp_ns = header
+                .stamp_ns()
+                .saturating_add(i64::try_from(shift_ns).unwrap_or(i64::MAX));
             header.stamp_sec = i32::try_from(stamp_ns.div_euclid(1_000_000_000)).unwrap_or(i32::MAX);
             header.stamp_nanosec = stamp_ns.rem_euclid(1_000_000_000) as u32;
         }
@@ -563,7 +578,10 @@ mod tests {
     #[test]
     fn stamps_move_in_both_byte_orders_and_across_the_second() {
         let mut writer = CdrWriter::with_capacity(64);
-        HeaderMsg::new(1_999_999_999, "lidar").unwrap().write(&mut writer).unwrap();
+        HeaderMsg::new(1_999_999_999, "lidar")
+            .unwrap()
+            .write(&mut writer)
+            .unwrap();
         let mut little = writer.finish();
         shift_stamp(&mut little, 2).unwrap();
         let header = HeaderMsg::read(&mut CdrReader::new(&little).unwrap()).unwrap();
@@ -574,7 +592,10 @@ mod tests {
         big.extend(5_u32.to_be_bytes());
         shift_stamp(&mut big, 3_000_000_001).unwrap();
         assert_eq!(big[4..12], [0, 0, 0, 10, 0, 0, 0, 6]);
-        assert!(shift_stamp(&mut [0, 1, 0, 0, 1], 1).is_err(), "too short for a stamp");
+        assert!(
+            shift_stamp(&mut [0, 1, 0, 0, 1], 1).is_err(),
+            "too short for a stamp"
+        );
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! Called by `cli`; calls every room above it.
 
 pub mod channel;
+mod compute;
 mod detectors;
 mod drive;
 mod ending;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use futures_util::stream::FuturesUnordered;
 
 use super::channel::{self, Receiver, Sender};
+use super::compute::start_compute;
 use super::detectors::start_detectors;
 use super::drive::{TruthFrame, TruthImage, TruthLog};
 use super::ending::{Ending, await_end};
@@ -23,6 +24,7 @@ use super::sinks::check_outputs;
 use crate::device::DeviceLayer;
 use crate::io::ros::RosNode;
 use crate::pipeline::{Clock, OnFull, Pipeline, Plan, Rate};
+use crate::telemetry::graph::GraphKpis;
 use crate::telemetry::report::ReportPictures;
 use crate::telemetry::{
     ClockKind, FrameId, FrameTimes, LatencyOptions, Ledger, MonotonicClock, RunInfo, RunSummary, Streams,
@@ -97,6 +99,8 @@ pub struct RunOutput {
     pub truth: Vec<TruthFrame>,
     /// What was really there on each image of simulated drives, oldest first.
     pub image_truth: Vec<TruthImage>,
+    /// What compute nodes came to; absent without any.
+    pub graph: Option<GraphKpis>,
     /// What went wrong, oldest first. The results are there all the same.
     pub faults: Vec<RuntimeError>,
 }
@@ -167,13 +171,7 @@ pub async fn run(
     let sources = if options.build_only {
         Vec::new()
     } else {
-        open_sources(
-            pipeline,
-            sensor_of,
-            &truth,
-            graph.as_ref(),
-            options.load.as_ref(),
-        )?
+        open_sources(pipeline, sensor_of, &truth, graph.as_ref(), options.load.as_ref())?
     };
     let live = sources.iter().any(|source| source.settings.subscribe.is_some());
     let first = sources.first().map(|source| &source.settings);
@@ -230,6 +228,7 @@ pub async fn run(
     let started_detectors =
         start_detectors(pipeline, config, detectors, &shared, outlets, &mut endings).await?;
     let (device, device_details) = started_detectors.device.clone();
+    let mut graph_log = None;
     if options.build_only {
         // Without sources and sinks the stages find their channels closed, and end.
         drop((sinks, started_detectors));
@@ -255,6 +254,7 @@ pub async fn run(
                 .collect();
             options.progress.subscribes(&source.node, &topics);
         }
+        graph_log = start_compute(pipeline, &shared, options.load.as_ref(), &mut endings);
         start_sources(
             sources,
             pipeline,
@@ -303,8 +303,9 @@ pub async fn run(
     for fault in &faults {
         summary.mark_incomplete(fault.to_string());
     }
-    // Live messages have no end of their own.
-    if shared.shutdown.is_draining() && !live {
+    // Live messages have no end of their own, and neither have timers without a load.
+    let endless = live || graph_log.is_some() && options.load.is_none();
+    if shared.shutdown.is_draining() && !endless {
         summary.mark_incomplete("stopped before the end");
     }
     let gallery = shared.meter.gallery();
@@ -315,6 +316,7 @@ pub async fn run(
         gallery,
         truth,
         image_truth,
+        graph: graph_log.map(|log| log.kpis()),
         faults,
     })
 }

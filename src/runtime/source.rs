@@ -472,7 +472,7 @@ pub(super) fn collect(feed: Box<dyn Feed>, memory_bytes: u64) -> Result<(Vec<Mes
 }
 
 /// Sleeps until `due`; `false` if the run ended meanwhile.
-fn sleep_until(due: Instant, shutdown: &Shutdown) -> bool {
+pub(super) fn sleep_until(due: Instant, shutdown: &Shutdown) -> bool {
     loop {
         if shutdown.is_draining() {
             return false;

@@ -1,5 +1,7 @@
 //! What compute nodes came to: runs, drops, latency along a chain, regularity of timers.
 
+use std::fmt::Write as _;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -74,14 +76,21 @@ impl TimerKpis {
     #[must_use]
     pub fn of(period_ns: u64, runs: &[(u64, u64)]) -> Option<Self> {
         let us = |ns: f64| ns / 1e3;
-        let intervals: Vec<f64> = runs.windows(2).map(|pair| pair[1].1.saturating_sub(pair[0].1) as f64).collect();
+        let intervals: Vec<f64> = runs
+            .windows(2)
+            .map(|pair| pair[1].1.saturating_sub(pair[0].1) as f64)
+            .collect();
         let n = intervals.len() as f64;
         let (first, last) = (runs.first()?, runs.last()?);
         if intervals.is_empty() {
             return None;
         }
         let mean = intervals.iter().sum::<f64>() / n;
-        let variance = intervals.iter().map(|interval| (interval - mean).powi(2)).sum::<f64>() / n;
+        let variance = intervals
+            .iter()
+            .map(|interval| (interval - mean).powi(2))
+            .sum::<f64>()
+            / n;
         let delay = |&(due, run): &(u64, u64)| run as f64 - due as f64;
         Some(Self {
             period_us: us(period_ns as f64),
@@ -96,6 +105,15 @@ impl TimerKpis {
 }
 
 impl GraphKpis {
+    /// The graph as text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        self.lines(&mut |head, body| _ = writeln!(text, "{head:<11}{body}"));
+        text
+    }
+
     /// The graph as lines of text, each with a heading.
     pub(super) fn lines(&self, line: &mut impl FnMut(&str, &str)) {
         let ms = |us: f64| format!("{:.3} ms", us / 1e3);
@@ -104,16 +122,24 @@ impl GraphKpis {
             &format!("{} compute nodes, {:.1} s", self.nodes.len(), self.seconds),
         );
         for node in &self.nodes {
-            let service = node
-                .service
-                .as_ref()
-                .map_or_else(String::new, |service| format!(", {} each (p50)", ms(service.p50_us)));
+            let service = node.service.as_ref().map_or_else(String::new, |service| {
+                format!(", {} each (p50)", ms(service.p50_us))
+            });
             line(
                 "node",
-                &format!("{:<28}{:<14}{:>6} runs, {} dropped{service}", node.name, node.role, node.runs, node.drops),
+                &format!(
+                    "{:<28}{:<14}{:>6} runs, {} dropped{service}",
+                    node.name, node.role, node.runs, node.drops
+                ),
             );
         }
-        line("kpi", &format!("messages that transform nodes did not get: {}", self.transform_drops));
+        line(
+            "kpi",
+            &format!(
+                "messages that transform nodes did not get: {}",
+                self.transform_drops
+            ),
+        );
         for node in &self.nodes {
             if let Some(chain) = &node.chain {
                 line(
@@ -167,12 +193,21 @@ mod tests {
     #[test]
     fn a_timer_is_measured_by_its_intervals_and_its_drift() {
         // Due every 100 us; the runs are 1, 6, 1 and 3 us late.
-        let runs = [(0, 1_000), (100_000, 106_000), (200_000, 201_000), (300_000, 303_000)];
+        let runs = [
+            (0, 1_000),
+            (100_000, 106_000),
+            (200_000, 201_000),
+            (300_000, 303_000),
+        ];
         let timer = TimerKpis::of(100_000, &runs).unwrap();
         assert_eq!((timer.min_interval_us, timer.max_interval_us), (95.0, 105.0));
         assert!((timer.mean_interval_us - 302.0 / 3.0).abs() < 1e-9, "{timer:?}");
         let mean = 302.0 / 3.0;
-        let variance = [105.0_f64, 95.0, 102.0].iter().map(|i| (i - mean).powi(2)).sum::<f64>() / 3.0;
+        let variance = [105.0_f64, 95.0, 102.0]
+            .iter()
+            .map(|i| (i - mean).powi(2))
+            .sum::<f64>()
+            / 3.0;
         assert!((timer.std_interval_us - variance.sqrt()).abs() < 1e-9);
         assert_eq!((timer.drift_us, timer.max_delay_us), (2.0, 6.0));
         assert_eq!(TimerKpis::of(1, &runs[..1]), None);

@@ -1,6 +1,7 @@
 //! From a well-formed file to a [`Pipeline`]: names, values that depend on each other, files.
 
 mod camera;
+mod compute;
 mod nodes;
 
 use std::collections::BTreeMap;

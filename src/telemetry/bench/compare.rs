@@ -82,11 +82,15 @@ fn value_of(result: &BenchResult, metric: Metric) -> Option<f64> {
             (n > 0).then(|| result.latencies_us.iter().map(|&us| us as f64).sum::<f64>() / n as f64)
         }
         Metric::Throughput => result.throughput_hz,
-        Metric::Drops => (result.queries.frames > 0)
-            .then(|| result.queries.dropped as f64 / result.queries.frames as f64),
+        Metric::Drops => {
+            (result.queries.frames > 0).then(|| result.queries.dropped as f64 / result.queries.frames as f64)
+        }
         Metric::Misses => {
             let n = result.latencies_us.len();
-            result.deadline.filter(|_| n > 0).map(|deadline| deadline.misses as f64 / n as f64)
+            result
+                .deadline
+                .filter(|_| n > 0)
+                .map(|deadline| deadline.misses as f64 / n as f64)
         }
         Metric::Peak => result.peak.as_ref()?.rate_hz,
         _ => {
@@ -101,7 +105,10 @@ fn value_of(result: &BenchResult, metric: Metric) -> Option<f64> {
 fn resamples(result: &BenchResult, metric: Metric, seed: u64) -> Option<(Vec<f64>, &'static str)> {
     match metric {
         Metric::Mean => Some((Resampled::of(&result.latencies_us, &[], seed)?.means, BLOCKS)),
-        Metric::Throughput => Some((Resampled::of(&result.results_per_second, &[], seed)?.means, SECONDS)),
+        Metric::Throughput => Some((
+            Resampled::of(&result.results_per_second, &[], seed)?.means,
+            SECONDS,
+        )),
         _ => {
             let share = metric.share()?;
             let mut resampled = Resampled::of(&result.latencies_us, &[share], seed)?;
@@ -203,7 +210,13 @@ pub fn compare(baseline: &BenchResult, name: &str, result: &BenchResult) -> Comp
         )
     };
     differ("machine", &machine(baseline), &machine(result));
-    let build = |result: &BenchResult| if result.optimized { "optimized" } else { "not optimized" };
+    let build = |result: &BenchResult| {
+        if result.optimized {
+            "optimized"
+        } else {
+            "not optimized"
+        }
+    };
     differ("build", build(baseline), build(result));
     Comparison {
         baseline: name.to_owned(),
@@ -232,7 +245,10 @@ pub fn evaluate(
             Metric::Misses => "the source has no deadline_ms",
             _ => "no frame came out",
         };
-        format!("`{}` cannot be decided: there is no {metric} ({why})", condition.text)
+        format!(
+            "`{}` cannot be decided: there is no {metric} ({why})",
+            condition.text
+        )
     };
     let (measured, limit, interval, method) = match condition.limit {
         Limit::Value(limit) => {
@@ -262,7 +278,12 @@ pub fn evaluate(
     };
     let holds = measured.is_some_and(|value| condition.operator.holds(value, limit));
     let fails = match interval {
-        Some(interval) => holds && condition.operator.holds(condition.operator.hardest(interval), limit),
+        Some(interval) => {
+            holds
+                && condition
+                    .operator
+                    .holds(condition.operator.hardest(interval), limit)
+        }
         None => holds,
     };
     let shown = |value: f64| match condition.limit {
@@ -316,11 +337,18 @@ mod tests {
         let comparison = compare(&old, "old.json", &slower);
         assert!(comparison.differences.is_empty(), "{:?}", comparison.differences);
         assert_eq!(comparison.version, "0.0.9");
-        let p99 = comparison.changes.iter().find(|c| c.metric == Metric::P99).unwrap();
+        let p99 = comparison
+            .changes
+            .iter()
+            .find(|c| c.metric == Metric::P99)
+            .unwrap();
         let change = 12_490.0_f64 / 10_990.0 - 1.0;
         assert!((p99.change.unwrap() - change).abs() < 2e-3, "{p99:?}");
         let [low, high] = p99.interval.unwrap();
-        assert!(low <= change + 2e-3 && change - 2e-3 <= high && p99.significant, "{p99:?}");
+        assert!(
+            low <= change + 2e-3 && change - 2e-3 <= high && p99.significant,
+            "{p99:?}"
+        );
         let fails = |text: &str, result: &BenchResult, comparison: &Comparison| {
             let outcome = evaluate(&text.parse().unwrap(), result, Some(comparison)).unwrap();
             (outcome.holds, outcome.fails)
@@ -336,7 +364,8 @@ mod tests {
     #[test]
     fn a_change_within_the_interval_holds_without_failing() {
         // Few values, widely spread: 6 % more may be chance.
-        let wide = |factor: f64| (0..40_u64).map(|i| ((5_000 + (i * 7_919) % 9_000) as f64 * factor) as u64);
+        let wide =
+            |factor: f64| (0..40_u64).map(move |i| ((5_000 + (i * 7_919) % 9_000) as f64 * factor) as u64);
         let old = result(wide(1.0).collect());
         let new = result(wide(1.06).collect());
         let comparison = compare(&old, "old.json", &new);
@@ -354,8 +383,14 @@ mod tests {
         assert!(evaluated("p99>10ms").unwrap().fails);
         assert!(!evaluated("p99>12ms").unwrap().holds);
         let drops = evaluated("drops>0.1%").unwrap();
-        assert!(drops.fails && (drops.measured.unwrap() - 10.0 / 1_010.0).abs() < 1e-12, "{drops:?}");
-        assert!(!evaluated("drops>0.9%").unwrap().fails, "9.9 in a thousand, but not beyond chance");
+        assert!(
+            drops.fails && (drops.measured.unwrap() - 10.0 / 1_010.0).abs() < 1e-12,
+            "{drops:?}"
+        );
+        assert!(
+            !evaluated("drops>0.9%").unwrap().fails,
+            "9.9 in a thousand, but not beyond chance"
+        );
         assert!(evaluated("max>10ms").unwrap().fails);
         assert!(evaluated("p99>+5%").unwrap_err().contains("--baseline"));
         assert!(evaluated("peak<30hz").unwrap_err().contains("peak-rate"));

@@ -188,13 +188,17 @@ pub enum ConditionError {
     #[error("expected METRIC, then one of > >= < <=, then a limit, such as p99>+5%")]
     NoOperator,
     /// A metric that is none.
-    #[error("there is no metric `{0}`; the metrics are p50, p90, p95, p99, p99.9, max, mean, throughput, drops, misses and peak")]
+    #[error(
+        "there is no metric `{0}`; the metrics are p50, p90, p95, p99, p99.9, max, mean, throughput, drops, misses and peak"
+    )]
     UnknownMetric(String),
     /// A limit that is no number.
     #[error("`{0}` is no limit: expected a change such as +5%, or {1}")]
     NoLimit(String, &'static str),
     /// A limit without a sign where the percentage could be a share or a change.
-    #[error("`{0}` is no limit of {1}: a change has a sign (+5% or -5%), and a value has a unit, such as {2}")]
+    #[error(
+        "`{0}` is no limit of {1}: a change has a sign (+5% or -5%), and a value has a unit, such as {2}"
+    )]
     Unit(String, Metric, &'static str),
 }
 
@@ -259,7 +263,9 @@ fn limit_of(metric: Metric, text: &str) -> Result<Limit, ConditionError> {
         Kind::Rate => &[("hz", 1.0), ("fps", 1.0)],
         Kind::Share => &[],
     };
-    let with_unit = units.iter().find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, scale)));
+    let with_unit = units
+        .iter()
+        .find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, scale)));
     match with_unit {
         Some((digits, scale)) if !signed => Ok(Limit::Value(number(digits)? * scale)),
         _ => {
@@ -282,13 +288,31 @@ mod tests {
             let condition: Condition = text.parse().unwrap();
             (condition.metric, condition.operator, condition.limit)
         };
-        assert_eq!(read("p99>+5%"), (Metric::P99, Operator::Above, Limit::Change(0.05)));
-        assert_eq!(read("p99.9 >= 80 ms"), (Metric::P999, Operator::AtLeast, Limit::Value(80_000.0)));
-        assert_eq!(read("throughput<-2.5%"), (Metric::Throughput, Operator::Below, Limit::Change(-0.025)));
-        assert_eq!(read("drops>0.1%"), (Metric::Drops, Operator::Above, Limit::Value(0.001)));
-        assert_eq!(read("peak<=30hz"), (Metric::Peak, Operator::AtMost, Limit::Value(30.0)));
+        assert_eq!(
+            read("p99>+5%"),
+            (Metric::P99, Operator::Above, Limit::Change(0.05))
+        );
+        assert_eq!(
+            read("p99.9 >= 80 ms"),
+            (Metric::P999, Operator::AtLeast, Limit::Value(80_000.0))
+        );
+        assert_eq!(
+            read("throughput<-2.5%"),
+            (Metric::Throughput, Operator::Below, Limit::Change(-0.025))
+        );
+        assert_eq!(
+            read("drops>0.1%"),
+            (Metric::Drops, Operator::Above, Limit::Value(0.001))
+        );
+        assert_eq!(
+            read("peak<=30hz"),
+            (Metric::Peak, Operator::AtMost, Limit::Value(30.0))
+        );
         assert_eq!(read("max>2s"), (Metric::Max, Operator::Above, Limit::Value(2e6)));
-        assert_eq!(read("mean<900us"), (Metric::Mean, Operator::Below, Limit::Value(900.0)));
+        assert_eq!(
+            read("mean<900us"),
+            (Metric::Mean, Operator::Below, Limit::Value(900.0))
+        );
     }
 
     #[test]

@@ -56,11 +56,23 @@ type LogError = IntervalLogWriterError<hdrhistogram::serialization::V2DeflateSer
 fn write_all(out: &mut impl Write, collected: &Collected, started: SystemTime) -> Result<(), LogError> {
     let mut serializer = V2DeflateSerializer::new();
     let mut builder = IntervalLogWriterBuilder::new();
-    builder.with_start_time(started).with_max_value_divisor(MAX_DIVISOR);
+    builder
+        .with_start_time(started)
+        .with_max_value_divisor(MAX_DIVISOR);
     builder.add_comment("latency in nanoseconds, from when a query was due until its result was published");
     let mut log = builder.begin_log_with(out, &mut serializer)?;
-    let first_ns = collected.samples.iter().map(|sample| sample.due_ns).min().unwrap_or(0);
-    let last_ns = collected.samples.iter().map(|sample| sample.due_ns).max().unwrap_or(0);
+    let first_ns = collected
+        .samples
+        .iter()
+        .map(|sample| sample.due_ns)
+        .min()
+        .unwrap_or(0);
+    let last_ns = collected
+        .samples
+        .iter()
+        .map(|sample| sample.due_ns)
+        .max()
+        .unwrap_or(0);
     let whole = Duration::from_nanos(last_ns - first_ns);
     let step_ns = ((last_ns - first_ns) / MOST_INTERVALS).max(1_000_000_000);
     let mut intervals: Vec<LatencyHistogram> = Vec::new();

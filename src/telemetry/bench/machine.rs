@@ -53,7 +53,10 @@ impl Machine {
     pub fn line(&self) -> String {
         let mut parts = vec![self.processor.clone().unwrap_or_else(|| self.system.clone())];
         parts.extend(self.processors.map(|count| format!("{count} processor(s)")));
-        parts.extend(self.memory_mib.map(|mib| format!("{:.1} GiB", mib as f64 / 1024.0)));
+        parts.extend(
+            self.memory_mib
+                .map(|mib| format!("{:.1} GiB", mib as f64 / 1024.0)),
+        );
         parts.extend(self.kernel.as_ref().map(|kernel| format!("kernel {kernel}")));
         parts.extend(self.load_average.map(|load| format!("load {load:.2} before")));
         parts.join(", ")
@@ -85,7 +88,9 @@ impl ProcessUse {
                 let line = content.lines().find(|line| line.starts_with(key))?;
                 Some(kib(line.split_once(':')?.1.trim())? as f64 / 1024.0)
             };
-            let used = processor_time().zip(before).map(|(now, before)| now.saturating_sub(before));
+            let used = processor_time()
+                .zip(before)
+                .map(|(now, before)| now.saturating_sub(before));
             Self {
                 processors: used.map(|used| used.as_secs_f64() / since.elapsed().as_secs_f64().max(1e-9)),
                 resident_mib: status("VmRSS"),
@@ -119,12 +124,17 @@ mod tests {
         let since = Instant::now();
         let mut sum = 0_u64;
         // Until the system counts it; a test that shares its processor may take a while.
-        while processor_time().unwrap() < Duration::from_millis(50) || since.elapsed() < Duration::from_millis(50) {
+        while processor_time().unwrap() < Duration::from_millis(50)
+            || since.elapsed() < Duration::from_millis(50)
+        {
             sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(7));
         }
         let taken = taken();
         assert!(taken.processors.unwrap() > 0.0, "{taken:?}");
-        assert!(taken.resident_mib.unwrap() <= taken.peak_resident_mib.unwrap() + 1.0, "{taken:?}");
+        assert!(
+            taken.resident_mib.unwrap() <= taken.peak_resident_mib.unwrap() + 1.0,
+            "{taken:?}"
+        );
         assert!(Machine::here().memory_mib.unwrap() > 0);
     }
 }

@@ -20,8 +20,9 @@ pub use compare::{Comparison, ConditionOutcome, MetricChange, compare, evaluate}
 pub use condition::{Condition, ConditionError, Limit, Metric, Operator};
 pub use hlog::{HlogError, write_hlog};
 pub use machine::{Machine, ProcessUse};
+pub(in crate::telemetry) use result::p_name;
 pub use result::{
-    BenchResult, Claim, LoadSummary, PeakPoint, PeakSummary, PercentileValue, QuerySummary, Ros2BenchmarkKeys,
-    ScenarioKind, ScenarioSummary, bench_schema,
+    BenchResult, Claim, LoadSummary, PeakPoint, PeakSummary, PercentileValue, QuerySummary,
+    Ros2BenchmarkKeys, ScenarioKind, ScenarioSummary, bench_schema,
 };
 pub use statistics::{Resampled, percentile, rank_interval, required_samples, share_interval};

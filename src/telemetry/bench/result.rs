@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::statistics::RANK_CONFIDENCE;
-use super::{Collected, Comparison, ConditionOutcome, Machine, ProcessUse, percentile, rank_interval, required_samples};
+use super::{
+    Collected, Comparison, ConditionOutcome, Machine, ProcessUse, percentile, rank_interval, required_samples,
+};
 use crate::telemetry::{DeadlineSummary, DropCount, LatencyStats, StageSummary, StreamSummary};
 
 /// A way of offering load. The first three and the search are MLPerf-style scenarios.
@@ -172,7 +174,10 @@ pub struct PeakSummary {
 
 /// The keys of `ros2_benchmark`, so that its tools read them: durations in milliseconds, rates a second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "the names are those of another project and each says what it is")]
+#[expect(
+    missing_docs,
+    reason = "the names are those of another project and each says what it is"
+)]
 pub struct Ros2BenchmarkKeys {
     #[serde(rename = "BasicPerformanceMetrics.RECEIVED_DURATION")]
     pub received_duration_ms: f64,
@@ -206,7 +211,9 @@ impl Ros2BenchmarkKeys {
         let mut samples = collected.samples.clone();
         samples.sort_by_key(|sample| sample.published_ns);
         let ms = |ns: u64| ns as f64 / 1e6;
-        let gaps = samples.windows(2).map(|pair| ms(pair[1].published_ns - pair[0].published_ns));
+        let gaps = samples
+            .windows(2)
+            .map(|pair| ms(pair[1].published_ns - pair[0].published_ns));
         let gaps: Vec<f64> = gaps.collect();
         let jitter: Vec<f64> = gaps.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
         let mean = jitter.iter().sum::<f64>() / jitter.len().max(1) as f64;
@@ -323,7 +330,8 @@ impl PercentileValue {
             Some(Self {
                 p,
                 value_us: us(percentile(&sorted, p)?),
-                interval_us: rank_interval(sorted.len(), p).map(|ranks| ranks.map(|rank| us(sorted[rank - 1]))),
+                interval_us: rank_interval(sorted.len(), p)
+                    .map(|ranks| ranks.map(|rank| us(sorted[rank - 1]))),
                 required,
                 claimed: sorted.len() as u64 >= required,
             })
@@ -336,7 +344,10 @@ impl Claim {
     /// What `n` samples allow to claim.
     #[must_use]
     pub fn of(percentiles: &[PercentileValue], asked: f64, n: u64) -> Self {
-        let claimed = percentiles.iter().filter(|value| value.claimed).map(|value| value.p);
+        let claimed = percentiles
+            .iter()
+            .filter(|value| value.claimed)
+            .map(|value| value.p);
         let claimed = claimed.reduce(f64::max);
         let met = n >= required_samples(asked);
         let text = match (met, claimed) {
@@ -403,7 +414,8 @@ mod tests {
         let claim = Claim::of(&values, 0.99, 30_000);
         assert_eq!((claim.met, claim.claimed), (false, Some(0.9)));
         assert!(
-            claim.text.contains("not enough samples for p99: n = 30000") && claim.text.contains("claimed p90 only"),
+            claim.text.contains("not enough samples for p99: n = 30000")
+                && claim.text.contains("claimed p90 only"),
             "{}",
             claim.text
         );
@@ -432,12 +444,18 @@ mod tests {
         // Intervals of 12, 7 and 16 ms: jitters of 5 and 9 ms.
         let keys = Ros2BenchmarkKeys::of(&collected, 5, 100.0);
         assert_eq!((keys.num_frames_sent, keys.num_missed_frames), (5.0, 1.0));
-        assert_eq!((keys.min_jitter_ms, keys.max_jitter_ms, keys.mean_jitter_ms), (5.0, 9.0, 7.0));
+        assert_eq!(
+            (keys.min_jitter_ms, keys.max_jitter_ms, keys.mean_jitter_ms),
+            (5.0, 9.0, 7.0)
+        );
         assert_eq!(keys.std_dev_jitter_ms, 2.0);
         assert_eq!(keys.received_duration_ms, 35.0);
         assert!((keys.mean_frame_rate - 3.0 / 0.035).abs() < 1e-9);
         assert_eq!(
-            (keys.first_sent_received_latency_ms, keys.last_sent_received_latency_ms),
+            (
+                keys.first_sent_received_latency_ms,
+                keys.last_sent_received_latency_ms
+            ),
             (5.0, 10.0)
         );
         let json = serde_json::to_value(keys).unwrap();

@@ -44,7 +44,11 @@ fn rank(n: usize, p: f64) -> Option<usize> {
     // The product of a decimal share and a whole number may come out a little above the whole number that it is.
     let exact = p * n as f64;
     let nearest = exact.round();
-    let ceiling = if (exact - nearest).abs() < 1e-6 { nearest } else { exact.ceil() };
+    let ceiling = if (exact - nearest).abs() < 1e-6 {
+        nearest
+    } else {
+        exact.ceil()
+    };
     Some((ceiling as usize).clamp(1, n))
 }
 
@@ -253,9 +257,18 @@ mod tests {
             let [low, high] = rank_interval(n, p).unwrap();
             // P(value at `low` above the percentile) = P(B < low), and likewise above.
             assert!(binomial_cdf(n, p, low - 1) <= 0.005, "{n} {p}: {low}");
-            assert!(binomial_cdf(n, p, low) > 0.005, "{n} {p}: {low} could be one more");
-            assert!(1.0 - binomial_cdf(n, p, high - 1) <= 0.005 + 1e-9, "{n} {p}: {high}");
-            assert!(1.0 - binomial_cdf(n, p, high - 2) > 0.005, "{n} {p}: {high} could be one less");
+            assert!(
+                binomial_cdf(n, p, low) > 0.005,
+                "{n} {p}: {low} could be one more"
+            );
+            assert!(
+                1.0 - binomial_cdf(n, p, high - 1) <= 0.005 + 1e-9,
+                "{n} {p}: {high}"
+            );
+            assert!(
+                1.0 - binomial_cdf(n, p, high - 2) > 0.005,
+                "{n} {p}: {high} could be one less"
+            );
         }
         // With 400 samples there is a chance of 1.8 % that none lies above p99.
         assert_eq!(rank_interval(400, 0.99), None);
@@ -307,6 +320,11 @@ mod tests {
             let [low, high] = middle(Resampled::of(series, &[], 3).unwrap().means).unwrap();
             high - low
         };
-        assert!(width(&held) > 5.0 * width(&mixed), "{} {}", width(&held), width(&mixed));
+        assert!(
+            width(&held) > 5.0 * width(&mixed),
+            "{} {}",
+            width(&held),
+            width(&mixed)
+        );
     }
 }

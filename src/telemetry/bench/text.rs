@@ -29,7 +29,12 @@ impl BenchResult {
         let quick = if scenario.quick { ", quick" } else { "" };
         line(
             "bench",
-            &format!("{}, {} ({}{quick})", self.pipeline, scenario.name.name(), scenario.style),
+            &format!(
+                "{}, {} ({}{quick})",
+                self.pipeline,
+                scenario.name.name(),
+                scenario.style
+            ),
         );
         line("loop", &scenario.r#loop);
         if !self.device.is_empty() {
@@ -42,7 +47,9 @@ impl BenchResult {
         for change in &scenario.changes {
             line("changed", change);
         }
-        let rate = scenario.rate_hz.map_or_else(String::new, |hz| format!(" at {hz:.2} Hz each"));
+        let rate = scenario
+            .rate_hz
+            .map_or_else(String::new, |hz| format!(" at {hz:.2} Hz each"));
         if scenario.name != ScenarioKind::Timers {
             line(
                 "load",
@@ -53,7 +60,11 @@ impl BenchResult {
                     scenario.warm_up_s,
                     self.load.messages,
                     self.load.bytes as f64 / f64::from(1 << 20),
-                    if self.load.cut_off { ", the source has more" } else { "" }
+                    if self.load.cut_off {
+                        ", the source has more"
+                    } else {
+                        ""
+                    }
                 ),
             );
             let queries = &self.queries;
@@ -71,10 +82,14 @@ impl BenchResult {
                 ),
             );
         }
-        for drop in &self.drops {
+        // Those of a graph stand beside its nodes.
+        for drop in self.drops.iter().filter(|_| self.graph.is_none()) {
             line(
                 "drops",
-                &format!("{} x {} at {}, {}", drop.count, drop.reason, drop.place, drop.stream),
+                &format!(
+                    "{} x {} at {}, {}",
+                    drop.count, drop.reason, drop.place, drop.stream
+                ),
             );
         }
         if let Some(hz) = self.throughput_hz {
@@ -82,7 +97,10 @@ impl BenchResult {
         }
         if let Some(processors) = self.process.processors {
             let peak = self.process.peak_resident_mib.unwrap_or(0.0);
-            line("process", &format!("{processors:.2} processor(s), {peak:.0} MiB at most"));
+            line(
+                "process",
+                &format!("{processors:.2} processor(s), {peak:.0} MiB at most"),
+            );
         }
         for percentile in &self.percentiles {
             let interval = percentile.interval_us.map_or_else(
@@ -116,9 +134,16 @@ impl BenchResult {
         if self.streams.len() > 1 && scenario.name != ScenarioKind::Timers {
             for stream in &self.streams {
                 let latency = stream.total.as_ref().map_or_else(String::new, |total| {
-                    format!(", p50 {}, p99 {}", milliseconds(total.p50_us), milliseconds(total.p99_us))
+                    format!(
+                        ", p50 {}, p99 {}",
+                        milliseconds(total.p50_us),
+                        milliseconds(total.p99_us)
+                    )
                 });
-                line("stream", &format!("{}: {} result(s){latency}", stream.name, stream.frames.frames_out));
+                line(
+                    "stream",
+                    &format!("{}: {} result(s){latency}", stream.name, stream.frames.frames_out),
+                );
             }
         }
         if let Some(peak) = &self.peak {
@@ -148,7 +173,10 @@ impl BenchResult {
             graph.lines(&mut line);
         }
         if let Some(comparison) = &self.comparison {
-            line("baseline", &format!("{}, version {}", comparison.baseline, comparison.version));
+            line(
+                "baseline",
+                &format!("{}, version {}", comparison.baseline, comparison.version),
+            );
             for difference in &comparison.differences {
                 line("differs", difference);
             }
@@ -186,7 +214,8 @@ pub(super) mod tests {
 
     use super::*;
     use crate::telemetry::bench::{
-        Claim, LoadSummary, Machine, PercentileValue, ProcessUse, QuerySummary, Ros2BenchmarkKeys, ScenarioSummary,
+        Claim, LoadSummary, Machine, PercentileValue, ProcessUse, QuerySummary, Ros2BenchmarkKeys,
+        ScenarioSummary,
     };
 
     /// A result with these latencies and nothing else of note.
@@ -239,7 +268,13 @@ pub(super) mod tests {
     #[test]
     fn the_text_marks_what_is_not_claimed() {
         let text = result((1..=1_000).collect()).text();
-        assert!(text.contains("p50        ~") && text.contains("not enough samples for p99"), "{text}");
-        assert!(text.contains("MLPerf-style") && !text.to_lowercase().contains("mlperf result"), "{text}");
+        assert!(
+            text.contains("p50        ~") && text.contains("not enough samples for p99"),
+            "{text}"
+        );
+        assert!(
+            text.contains("MLPerf-style") && !text.to_lowercase().contains("mlperf result"),
+            "{text}"
+        );
     }
 }
