@@ -110,6 +110,9 @@ pub(super) fn start_compute(
             "the processor was measured"
         );
     }
+    if load.is_none() {
+        tracing::info!(nodes = nodes.len(), "the graph runs until it is stopped");
+    }
     let start = Instant::now() + HEAD_START;
     let start_ns = shared.clock.at_ns(start);
     let warm_up = load.map_or(Duration::ZERO, |load| load.warm_up);
