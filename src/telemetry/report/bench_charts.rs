@@ -142,7 +142,7 @@ pub(super) fn drops(result: &BenchResult) -> String {
     let Some(most) = reasons.first().map(|(_, drops)| *drops) else {
         return String::new();
     };
-    let label_width = 320.0;
+    let label_width = 370.0;
     let mut svg = String::new();
     open_svg(&mut svg, ROW * reasons.len() as f64 + 6.0, "Drops by reason");
     for (i, (reason, drops)) in reasons.iter().enumerate() {
@@ -294,7 +294,10 @@ pub(super) fn changes(comparison: &Comparison) -> String {
             r#"<line class="{class}" x1="{at:.1}" x2="{at:.1}" y1="0" y2="{bottom:.1}"/><text class="tick" x="{at:.1}" y="{:.1}" text-anchor="middle">{}%</text>"#,
             bottom + 15.0,
             // Steps are decimal, their sums in binary are not.
-            format_args!("{:+}", (share * 1e5).round() / 1e3)
+            match i {
+                0 => "0 ".to_owned(),
+                _ => format!("{:+} ", (share * 1e5).round() / 1e3),
+            }
         );
     }
     for (i, row) in shown.iter().enumerate() {

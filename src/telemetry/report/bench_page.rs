@@ -207,13 +207,6 @@ fn changes(result: &BenchResult) -> String {
     let Some(comparison) = &result.comparison else {
         return html;
     };
-    _ = writeln!(
-        html,
-        "<p class=\"note\">Compared with {} (version {}). A point is the change, the line its interval: 95 %, by a bootstrap \
-         over blocks of successive queries. Grey is within chance, red is worse, green is better.</p>",
-        escape(&comparison.baseline),
-        escape(&comparison.version)
-    );
     if !comparison.differences.is_empty() {
         html.push_str("<ul class=\"faults\">");
         for difference in &comparison.differences {
@@ -221,6 +214,13 @@ fn changes(result: &BenchResult) -> String {
         }
         html.push_str("</ul>\n");
     }
+    _ = writeln!(
+        html,
+        "<p class=\"note\">Compared with {} (version {}). A point is the change, the line its interval: 95 %, by a bootstrap \
+         over blocks of successive queries. Grey is within chance, red is worse, green is better.</p>",
+        escape(&comparison.baseline),
+        escape(&comparison.version)
+    );
     html += &bench_charts::changes(comparison);
     html
 }
