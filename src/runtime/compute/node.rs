@@ -120,14 +120,15 @@ impl kameo::Actor for ComputeNode {
             tokio::select! {
                 biased;
                 signal = mailbox.recv() => return Ok(signal),
+                // Before the timer: a cyclic node works on what has come, and one that is always late must see the end.
+                item = self.args.input.recv(), if has_inputs => match item {
+                    Some(item) => self.take(item).await,
+                    None => return Ok(Some(Signal::Stop)),
+                },
                 due = tick => match due {
                     Some(due) => self.timer_fired(due).await,
                     // The schedule is over: a sensor ends, a cyclic node still takes what comes.
                     None if has_inputs => self.ticks = None,
-                    None => return Ok(Some(Signal::Stop)),
-                },
-                item = self.args.input.recv(), if has_inputs => match item {
-                    Some(item) => self.take(item).await,
                     None => return Ok(Some(Signal::Stop)),
                 },
             }

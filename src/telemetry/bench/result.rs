@@ -241,7 +241,7 @@ impl Ros2BenchmarkKeys {
 }
 
 /// The result of a benchmark. Latency counts from the time at which a query was due; the warm-up is left out of
-/// everything but `drops`.
+/// everything but `drops` and the frames of `streams`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BenchResult {
     /// Version of this form: 1.

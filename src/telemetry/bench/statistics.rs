@@ -27,7 +27,9 @@ const MOST_STEPS: usize = 400_000_000;
 pub fn required_samples(p: f64) -> u64 {
     let margin = (1.0 - p) / 20.0;
     let samples = Z_99 * Z_99 * p * (1.0 - p) / (margin * margin);
-    (samples.ceil() as u64).div_ceil(SAMPLE_STEP) * SAMPLE_STEP
+    (samples.ceil() as u64)
+        .div_ceil(SAMPLE_STEP)
+        .saturating_mul(SAMPLE_STEP)
 }
 
 /// The value of nearest rank in sorted values: the smallest that at least the share `p` of them does not exceed.
