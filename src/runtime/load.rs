@@ -344,9 +344,9 @@ impl LoadFeed {
         match (self.load.until, self.period_ns()) {
             (Until::Queries(queries), _) => queries.min(self.load.most_queries),
             (Until::For(time), Some(period_ns)) => {
-                let interval_ns = (period_ns / self.lanes.len() as u64).max(1);
                 let all_ns = (self.load.warm_up + time).as_nanos();
-                u64::try_from(all_ns / u128::from(interval_ns))
+                let lanes = self.lanes.len() as u128;
+                u64::try_from((all_ns * lanes).div_ceil(u128::from(period_ns)))
                     .unwrap_or(u64::MAX)
                     .min(self.load.most_queries)
             }
@@ -416,7 +416,6 @@ impl Feed for LoadFeed {
         let (load, tally) = (&self.load, &*self.load.tally);
         let lanes = self.lanes.len() as u64;
         let period_ns = self.period_ns();
-        let interval_ns = period_ns.map(|period_ns| (period_ns / lanes).max(1));
         let start = Instant::now();
         let start_ns = stage.at_ns(start);
         let warm_up_ns = u64::try_from(load.warm_up.as_nanos()).unwrap_or(u64::MAX);
@@ -459,8 +458,12 @@ impl Feed for LoadFeed {
                     return stage.damaged(format!("a message of {} cannot be read: {error}", lane.name));
                 }
             };
-            let due = match interval_ns {
-                Some(interval_ns) => start + Duration::from_nanos(interval_ns.saturating_mul(query)),
+            let due = match period_ns {
+                // The streams are equal parts of the period apart.
+                Some(period_ns) => {
+                    let after_ns = u128::from(period_ns) * u128::from(query) / u128::from(lanes);
+                    start + Duration::from_nanos(u64::try_from(after_ns).unwrap_or(u64::MAX))
+                }
                 None => Instant::now(),
             };
             let due_ns = stage.at_ns(due);
@@ -475,8 +478,8 @@ impl Feed for LoadFeed {
                 measured += 1;
                 tally.queries.store(measured, Ordering::Release);
                 tally.frames.fetch_add(lane.receivers, Ordering::AcqRel);
-                if interval_ns.is_some() {
-                    tally.note_late(late, period_ns.unwrap_or(u64::MAX));
+                if let Some(period_ns) = period_ns {
+                    tally.note_late(late, period_ns);
                 }
             } else {
                 tally.warm_up_queries.fetch_add(1, Ordering::AcqRel);
@@ -485,7 +488,7 @@ impl Feed for LoadFeed {
                 tally.gave_up.store(1, Ordering::Release);
                 break;
             }
-            if interval_ns.is_none() {
+            if period_ns.is_none() {
                 frames_before += lane.receivers;
                 if !stage.settled(frames_before) {
                     return;

@@ -113,10 +113,11 @@ pub(super) async fn search(
         let point = point_of(&trial, true);
         tell(&point);
         let kept_up = point.kept_up && !trial.stopped;
-        bracket.note(hz, kept_up);
+        let rate_hz = point.rate_hz;
+        bracket.note(rate_hz, kept_up);
         points.push(point);
         if kept_up {
-            return Ok((trial, Some(summary(Some(hz), &bracket, points))));
+            return Ok((trial, Some(summary(Some(rate_hz), &bracket, points))));
         }
         candidate_hz = (!trial.stopped).then_some(hz * STEP_DOWN);
         last = Some(trial);

@@ -51,7 +51,7 @@ pub(super) async fn run_trial(
     let options = RunOptions {
         gallery: false,
         with_latency: false,
-        device_environment: environment.clone(),
+        device_environment: *environment,
         progress: Arc::clone(&watcher) as Arc<dyn Progress>,
         ros_node: None,
         build_only: false,
