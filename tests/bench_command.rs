@@ -84,6 +84,7 @@ fn a_single_stream_is_a_closed_loop_and_leaves_its_files() {
         "{}",
         result.claim.text
     );
+    assert_eq!(result.settings["models"]["squares"]["type"], "yolox");
     assert_eq!(result.ros2_benchmark.num_missed_frames, 0.0);
     assert!(result.incomplete.is_empty() && result.scenario.changes.is_empty());
 

@@ -438,6 +438,8 @@ fn result_of(
             summary.run.device.clone()
         },
         started_at: humantime::format_rfc3339_seconds(started).to_string(),
+        // Data of plain types, which has a JSON form.
+        settings: serde_json::to_value(pipeline).unwrap_or_default(),
         machine,
         process: trial.process,
         load: loaded.map_or_else(LoadSummary::default, |loaded| LoadSummary {

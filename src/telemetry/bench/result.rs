@@ -258,6 +258,8 @@ pub struct BenchResult {
     pub device: String,
     /// When the benchmark started.
     pub started_at: String,
+    /// The pipeline as it was run: models, nodes and channels.
+    pub settings: Value,
     /// The machine.
     pub machine: Machine,
     /// What the process took of the machine while queries were offered.

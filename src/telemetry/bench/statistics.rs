@@ -280,8 +280,13 @@ mod tests {
     #[test]
     fn share_intervals_hold_for_none_and_for_all() {
         let [low, high] = share_interval(0, 1000);
-        assert!(low == 0.0 && (0.003..0.004).contains(&high), "{high}");
-        assert_eq!(share_interval(1000, 1000)[1], 1.0);
+        // Of none, the upper end is z^2 / (n + z^2).
+        let z2 = Z_95 * Z_95;
+        assert!(
+            low.abs() < 1e-12 && (high - z2 / (1_000.0 + z2)).abs() < 1e-12,
+            "{low} {high}"
+        );
+        assert!((share_interval(1000, 1000)[1] - 1.0).abs() < 1e-12);
         let [low, high] = share_interval(50, 1000);
         assert!(low < 0.05 && high > 0.05);
         assert_eq!(share_interval(0, 0), [0.0, 1.0]);

@@ -230,6 +230,7 @@ pub(super) mod tests {
             model: "m".into(),
             device: "cpu".into(),
             started_at: String::new(),
+            settings: serde_json::Value::Null,
             machine: Machine::default(),
             process: ProcessUse::default(),
             scenario: ScenarioSummary {
