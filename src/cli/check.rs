@@ -214,5 +214,6 @@ fn describe(kind: &NodeKind) -> String {
         }
         NodeKind::Recorder(recorder) => format!("recorder, {}", recorder.path.display()),
         NodeKind::JsonLines(jsonl) => format!("jsonl, {}", jsonl.path.display()),
+        NodeKind::Compute(compute) => format!("compute, {}", compute.describe()),
     }
 }

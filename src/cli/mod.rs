@@ -5,6 +5,7 @@
 //! error. Exit codes: 0 success, 1 the command failed, 2 the command line was wrong.
 
 mod bag;
+mod bench;
 mod bundle;
 mod check;
 mod check_vehicle;
@@ -57,6 +58,7 @@ struct Cli {
 enum Command {
     Run(run::Args),
     Bag(bag::Args),
+    Bench(Box<bench::Args>),
     Bundle(Box<bundle::Args>),
     Check(check::Args),
     Cloud(cloud::Args),
@@ -83,6 +85,7 @@ impl Command {
         match self {
             Self::Run(args) => run::run(args),
             Self::Bag(args) => bag::run(args),
+            Self::Bench(args) => bench::run(&args),
             Self::Bundle(args) => bundle::run(*args),
             Self::Check(args) => check::run(args),
             Self::Cloud(args) => cloud::run(args),

@@ -124,6 +124,7 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         build_only: args.build_only,
         control: watch.control.clone(),
         live: watch.live.clone(),
+        load: None,
     };
     let outcome = tokio.block_on(async {
         // It answers until the run is over.
@@ -136,7 +137,12 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
     let untraced = watch.finish();
 
     match args.format {
-        Format::Text => report::print(&output.summary.table())?,
+        Format::Text => {
+            report::print(&output.summary.table())?;
+            if let Some(graph) = &output.graph {
+                report::print(&graph.text())?;
+            }
+        }
         Format::Json => {
             report::print(&serde_json::to_string_pretty(&output.summary).into_diagnostic()?)?;
         }

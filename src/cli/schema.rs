@@ -8,6 +8,7 @@ use miette::IntoDiagnostic;
 use super::report;
 use crate::pipeline::{pipeline_schema, vehicle_schema};
 use crate::server::openapi;
+use crate::telemetry::bench::bench_schema;
 
 /// Prints the JSON Schema (2020-12) of a kind of file.
 ///
@@ -31,6 +32,8 @@ enum Kind {
     Openapi,
     /// Vehicle files.
     Vehicle,
+    /// Results of `sensorium bench`.
+    Bench,
 }
 
 /// Runs the command.
@@ -42,6 +45,7 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         Kind::Pipeline => pipeline_schema(),
         Kind::Openapi => openapi(),
         Kind::Vehicle => vehicle_schema(),
+        Kind::Bench => bench_schema(),
     };
     report::print(&serde_json::to_string_pretty(schema).into_diagnostic()?)?;
     Ok(ExitCode::SUCCESS)

@@ -138,10 +138,10 @@ impl<'t> Connection<'t, '_> {
     /// A detector reads sources, a sink reads detectors.
     fn check_kinds(&mut self, circle: &[usize], inputs: &[Vec<Input<'t>>]) {
         for (place, (entry, made)) in self.nodes.iter().enumerate() {
-            let wanted = if made.kind() == "detector" {
-                "source"
-            } else {
-                "detector"
+            let wanted = match made.kind() {
+                "detector" => "source",
+                "compute" => "compute",
+                _ => "detector",
             };
             for input in &inputs[place] {
                 let Some(from) = self.place(input.name) else {

@@ -20,10 +20,11 @@ impl Pipeline {
                 NodeKind::Publisher(publisher) => publisher.transport().to_string(),
                 NodeKind::Recorder(recorder) => recorder.path.display().to_string(),
                 NodeKind::JsonLines(jsonl) => jsonl.path.display().to_string(),
+                NodeKind::Compute(compute) => compute.describe(),
             };
             let form = match &node.kind {
                 NodeKind::Source(_) => Form::Rounded,
-                NodeKind::Detector(_) => Form::Box,
+                NodeKind::Detector(_) | NodeKind::Compute(_) => Form::Box,
                 _ => Form::Flag,
             };
             chart.node(&node.name, form, &[&node.name, node.kind.name(), &detail]);
@@ -52,6 +53,7 @@ impl Pipeline {
                 ActorRole::DeviceOwner => (Form::Box, "device owner"),
                 ActorRole::Finish => (Form::Box, "finish"),
                 ActorRole::Sink => (Form::Flag, "sink"),
+                ActorRole::Compute => (Form::Box, "compute"),
             };
             chart.node(&actor.name, form, &[&actor.name, role, &runs_on]);
         }

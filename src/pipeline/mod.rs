@@ -14,6 +14,7 @@
 
 mod bundle;
 mod camera;
+mod compute;
 mod connect;
 mod faults;
 mod foxglove;
@@ -42,6 +43,7 @@ mod vehicle;
 mod words;
 
 pub use camera::{CameraSettings, ChannelOrder, Contraction, Preprocess, Upload, UploadLayout};
+pub use compute::{ComputeCost, ComputeRole, ComputeSettings};
 pub use foxglove::{FOXGLOVE_ADDRESS, FoxglovePublisherSettings};
 pub use load::Overrides;
 pub use plan::{Actor, ActorRole, Channel, Plan, RunsOn};

@@ -46,6 +46,8 @@ pub enum ActorRole {
     Finish,
     /// Publishes, records or writes results.
     Sink,
+    /// Does busy work of a stated cost.
+    Compute,
 }
 
 /// Where an actor runs.
@@ -129,6 +131,7 @@ impl Pipeline {
                     actors.push(prepare);
                     finishes.push(finish);
                 }
+                NodeKind::Compute(_) => actors.push(actor("", ActorRole::Compute, RunsOn::Task)),
                 NodeKind::Publisher(_) => finishes.push(actor("", ActorRole::Sink, RunsOn::Task)),
                 NodeKind::Recorder(_) | NodeKind::JsonLines(_) => {
                     finishes.push(actor("", ActorRole::Sink, RunsOn::Thread));

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bundle::RawBundle;
 use super::camera::{ChannelOrder, Contraction, Preprocess, Upload, UploadLayout};
+use super::compute::RawCompute;
 use super::faults::RawFaults;
 use super::patterns::{NAME, STREAM_TOPIC};
 use super::ros2::{RawRos2, Subscribe};
@@ -306,6 +307,7 @@ pub(super) enum RawNode {
     Publisher(RawPublisher),
     Recorder(RawRecorder),
     Jsonl(RawJsonLines),
+    Compute(RawCompute),
 }
 
 /// Plays the streams of a bag or of a simulated drive, or takes those of sensors as they come.

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::camera::CameraSettings;
+use super::compute::ComputeSettings;
 use super::foxglove::FoxglovePublisherSettings;
 use super::problem::Problem;
 use super::ros2::{RawRos2, Ros2PublisherSettings, Ros2Settings, Subscribe};
@@ -288,6 +289,8 @@ pub enum NodeKind {
     /// Writes JSON lines.
     #[serde(rename = "jsonl")]
     JsonLines(JsonLinesSettings),
+    /// Does busy work of a stated cost.
+    Compute(ComputeSettings),
 }
 
 impl NodeKind {
@@ -300,6 +303,7 @@ impl NodeKind {
             Self::Publisher(_) => "publisher",
             Self::Recorder(_) => "recorder",
             Self::JsonLines(_) => "jsonl",
+            Self::Compute(_) => "compute",
         }
     }
 }

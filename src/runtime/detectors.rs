@@ -58,6 +58,15 @@ pub(super) async fn start_detectors(
             _ => None,
         })
         .collect();
+    // Without detectors nothing needs a device.
+    if nodes.is_empty() {
+        return Ok(StartedDetectors {
+            device: ("none".into(), serde_json::Value::Null),
+            inlets: HashMap::new(),
+            poses: None,
+            sink_lists: Vec::new(),
+        });
+    }
     let workers = |settings: &DetectorSettings| {
         let model = &pipeline.models[&settings.model];
         let wanted = match model.family.is_stateful() {

@@ -10,6 +10,7 @@ use super::control::SourceLink;
 use super::detectors::StartedDetectors;
 use super::drive::{DriveDesk, DriveFeed, TruthLog, drive_topics};
 use super::ending::Ending;
+use super::load::{Load, LoadDesk};
 use super::models;
 use super::outlets::Audiences;
 use super::ros::{self, LiveDesk, LiveFeed, RosGraph, type_of};
@@ -41,6 +42,7 @@ pub(super) fn open_sources(
     sensor_of: impl Fn(&str) -> Option<Sensor>,
     truth: &TruthLog,
     graph: Option<&Arc<RosGraph>>,
+    load: Option<&Load>,
 ) -> Result<Vec<OpenSource>, RuntimeError> {
     let mut sources = Vec::new();
     for node in &pipeline.nodes {
@@ -69,7 +71,58 @@ pub(super) fn open_sources(
             None => open_bag(pipeline, node, settings, &sensor_of)?,
         });
     }
-    Ok(sources)
+    match load {
+        Some(load) => offered(pipeline, sources, &sensor_of, load),
+        None => Ok(sources),
+    }
+}
+
+/// The one source with a load in place of what it would play.
+fn offered(
+    pipeline: &Pipeline,
+    sources: Vec<OpenSource>,
+    sensor_of: impl Fn(&str) -> Option<Sensor>,
+    load: &Load,
+) -> Result<Vec<OpenSource>, RuntimeError> {
+    // Without sources there may be timers, which take only the time from a load.
+    if sources.is_empty() {
+        return Ok(sources);
+    }
+    let count = sources.len();
+    let Ok([source]) = <[OpenSource; 1]>::try_from(sources) else {
+        return Err(RuntimeError::Incomplete(format!(
+            "a load takes the place of one source, and this pipeline has {count}: put the topics into one bag"
+        )));
+    };
+    if source.settings.subscribe.is_some() {
+        return Err(RuntimeError::Source {
+            node: source.node,
+            reason: "live messages come when they come and cannot be offered at a rate: give it a bag".into(),
+        });
+    }
+    let takers = |sensor: Sensor| {
+        let takes = |name: &str| {
+            let node = pipeline.nodes.iter().find(|node| node.name == name);
+            match node.map(|node| &node.kind) {
+                Some(NodeKind::Detector(detector)) => sensor_of(&detector.model) == Some(sensor),
+                _ => true,
+            }
+        };
+        let fed = pipeline
+            .edges
+            .iter()
+            .filter(|edge| edge.from == source.node && takes(&edge.to));
+        fed.count() as u64
+    };
+    let (feed, topics) = load.over(&source.node, source.feed, &source.topics, takers)?;
+    Ok(vec![OpenSource {
+        frames: feed.queries(),
+        feed: Box::new(feed),
+        desk: Arc::new(LoadDesk),
+        topics,
+        node: source.node,
+        settings: source.settings,
+    }])
 }
 
 fn open_bag(

@@ -117,6 +117,8 @@ impl Meter {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .offer(meta.id, &times);
+        let name = self.ledger.streams().name(meta.id.stream);
+        self.progress.frame(&name, meta.id, meta.stamp_ns, &times);
         let accounts = self.ledger.accounts();
         let dropped = accounts.iter().map(StreamAccount::dropped).sum();
         let latency_ns = self.clock.now_ns().saturating_sub(times.released_ns());

@@ -66,7 +66,7 @@ pub(super) fn plan_sinks<'a>(pipeline: &'a Pipeline, shared: &Shared) -> (Vec<Pl
         match &node.kind {
             NodeKind::Publisher(_) => publishers.push(plan(node)),
             NodeKind::Recorder(_) | NodeKind::JsonLines(_) => files.push(plan(node)),
-            NodeKind::Source(_) | NodeKind::Detector(_) => {}
+            NodeKind::Source(_) | NodeKind::Detector(_) | NodeKind::Compute(_) => {}
         }
     }
     publishers.append(&mut files);
@@ -160,7 +160,10 @@ pub(super) async fn start_sink(
             let sink = JsonLinesSink::create(&settings.path, with_latency && !shared.lossless)?;
             Some(supervise_sink(name, sink, input, RunsIn::Thread, shared))
         }
-        NodeKind::Publisher(PublisherSettings::Ros2(_)) | NodeKind::Source(_) | NodeKind::Detector(_) => None,
+        NodeKind::Publisher(PublisherSettings::Ros2(_))
+        | NodeKind::Source(_)
+        | NodeKind::Detector(_)
+        | NodeKind::Compute(_) => None,
     })
 }
 

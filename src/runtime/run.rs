@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use futures_util::stream::FuturesUnordered;
 
 use super::channel::{self, Receiver, Sender};
+use super::compute::start_compute;
 use super::control::{Board, Control, Pulse, RunLink};
 use super::detectors::start_detectors;
 use super::drive::{TruthFrame, TruthImage, TruthLog};
@@ -15,6 +16,7 @@ use super::ending::{Crew, Ending, await_end};
 use super::error::RuntimeError;
 use super::health::PipelineState;
 use super::inputs::{OpenSource, open_sources, start_sources};
+use super::load::Load;
 use super::meter::Meter;
 use super::models;
 use super::outlets::{GraphSinks, plan_sinks, start_sinks};
@@ -28,10 +30,12 @@ use super::turns::Turns;
 use crate::device::DeviceLayer;
 use crate::io::ros::RosNode;
 use crate::pipeline::{Clock, OnFull, Pipeline, Plan, Rate, SupervisionSettings};
+use crate::telemetry::graph::GraphKpis;
 use crate::telemetry::live::{Live, LiveState};
 use crate::telemetry::report::ReportPictures;
 use crate::telemetry::{
-    ClockKind, LatencyOptions, Ledger, MonotonicClock, RunInfo, RunSummary, Streams, Timeline,
+    ClockKind, FrameId, FrameTimes, LatencyOptions, Ledger, MonotonicClock, RunInfo, RunSummary, Streams,
+    Timeline,
 };
 
 /// Told how a run gets on.
@@ -52,6 +56,10 @@ pub trait Progress: Send + Sync {
     /// far.
     fn result(&self, objects: usize, latency: Duration, dropped: u64) {
         let _ = (objects, latency, dropped);
+    }
+    /// A frame of the stream `name` came out; these are the times at which it passed the stages.
+    fn frame(&self, name: &Arc<str>, frame: FrameId, stamp_ns: i64, times: &FrameTimes) {
+        let _ = (name, frame, stamp_ns, times);
     }
     /// Everything that was under way has come out.
     fn ended(&self);
@@ -76,6 +84,8 @@ pub struct RunOptions {
     pub control: Control,
     /// Told what happens while it happens.
     pub live: Live,
+    /// Offered in place of what the only source would play.
+    pub load: Option<Load>,
 }
 
 impl fmt::Debug for RunOptions {
@@ -87,6 +97,7 @@ impl fmt::Debug for RunOptions {
             .field("ros_node", &self.ros_node)
             .field("build_only", &self.build_only)
             .field("live", &self.live)
+            .field("load", &self.load)
             .finish_non_exhaustive()
     }
 }
@@ -104,6 +115,8 @@ pub struct RunOutput {
     pub truth: Vec<TruthFrame>,
     /// What was really there on each image of simulated drives, oldest first.
     pub image_truth: Vec<TruthImage>,
+    /// What compute nodes came to; absent without any.
+    pub graph: Option<GraphKpis>,
     /// What went wrong, oldest first. The results are there all the same.
     pub faults: Vec<RuntimeError>,
 }
@@ -226,7 +239,7 @@ async fn run_to_the_end(
     let sources = if options.build_only {
         Vec::new()
     } else {
-        open_sources(pipeline, sensor_of, &truth, graph.as_ref())?
+        open_sources(pipeline, sensor_of, &truth, graph.as_ref(), options.load.as_ref())?
     };
     let live = sources.iter().any(|source| source.settings.subscribe.is_some());
     let first = sources.first().map(|source| &source.settings);
@@ -336,6 +349,7 @@ async fn run_to_the_end(
     let sink_lists = std::mem::take(&mut started_detectors.sink_lists);
     let desk = Arc::new(SinkDesk::new(&shared, options.with_latency, crew, sink_lists));
     shared.board.set_sinks(&desk);
+    let mut graph_log = None;
     if options.build_only {
         // Without sources and sinks the stages find their channels closed, and end.
         drop((sinks, started_detectors));
@@ -362,6 +376,7 @@ async fn run_to_the_end(
                 .collect();
             options.progress.subscribes(&source.node, &topics);
         }
+        graph_log = start_compute(pipeline, &shared, options.load.as_ref(), &mut endings);
         start_sources(
             sources,
             pipeline,
@@ -421,8 +436,9 @@ async fn run_to_the_end(
     for fault in &faults {
         summary.mark_incomplete(fault.to_string());
     }
-    // Live messages have no end of their own.
-    if shared.shutdown.is_draining() && !live {
+    // Live messages have no end of their own, and neither have timers without a load.
+    let endless = live || graph_log.is_some() && options.load.is_none();
+    if shared.shutdown.is_draining() && !endless {
         summary.mark_incomplete("stopped before the end");
     }
     let gallery = shared.meter.gallery();
@@ -433,6 +449,7 @@ async fn run_to_the_end(
         gallery,
         truth,
         image_truth,
+        graph: graph_log.map(|log| log.kpis()),
         faults,
     })
 }

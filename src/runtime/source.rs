@@ -34,6 +34,9 @@ use crate::telemetry::{DropReason, FrameId, FrameTimes, Ledger, MonotonicClock, 
 /// Longest sleep between two looks at whether the run is over.
 const NAP: Duration = Duration::from_millis(50);
 
+/// Time between two looks at whether frames are settled.
+const SETTLED_LOOK: Duration = Duration::from_micros(100);
+
 /// Troubles of a bag that are told one by one; a bag that is broken throughout has more than anyone reads.
 const TROUBLES_TOLD: u64 = 5;
 
@@ -108,6 +111,7 @@ pub(crate) struct Playback {
     schedule: Schedule,
     watch: ActorWatch,
     order: Option<Place>,
+    ledger: Option<Arc<Ledger>>,
 }
 
 /// The place of a source among those of a deterministic run.
@@ -368,6 +372,7 @@ impl Source {
             schedule: Arc::clone(&self.schedule),
             watch: self.watch.clone(),
             order: self.order.clone(),
+            ledger: Some(Arc::clone(&self.ledger)),
         };
         let thread = tokio::task::spawn_blocking(move || {
             // A feed keeps count of what it has handed over, so it can go on after a panic anywhere in it.
@@ -615,6 +620,49 @@ impl Playback {
             .is_ok()
     }
 
+    /// Hands a message over at `due`, or as soon after it as the source takes it: how long after. `None` if nobody takes
+    /// it any more.
+    pub(crate) fn hand_over_at(&self, message: Message, due: Instant) -> Option<Duration> {
+        if !sleep_until(due, &self.shutdown) {
+            return None;
+        }
+        let released_ns = Some(self.clock.at_ns(due));
+        let message = Handover::Message {
+            message,
+            released_ns,
+            release: None,
+        };
+        self.hand_over.send(message).ok()?;
+        Some(due.elapsed())
+    }
+
+    /// A time on the clock of the run.
+    pub(crate) fn at_ns(&self, at: Instant) -> u64 {
+        self.clock.at_ns(at)
+    }
+
+    /// Frames of all streams that came in so far.
+    pub(crate) fn frames_in(&self) -> u64 {
+        let accounts = self.ledger.iter().flat_map(|ledger| ledger.accounts());
+        accounts.map(|account| account.frames_in).sum()
+    }
+
+    /// Waits until so many frames came in and none of them is under way; `false` if the run ended meanwhile.
+    pub(crate) fn settled(&self, frames_in: u64) -> bool {
+        let Some(ledger) = &self.ledger else { return false };
+        loop {
+            let accounts = ledger.accounts();
+            let came: u64 = accounts.iter().map(|account| account.frames_in).sum();
+            if came >= frames_in && accounts.iter().all(|account| account.open == 0) {
+                return true;
+            }
+            if self.is_over() {
+                return false;
+            }
+            std::thread::sleep(SETTLED_LOOK);
+        }
+    }
+
     /// Tells of messages that never got here; `false` if nobody counts them any more.
     pub(crate) fn lost(&self, topic: &Arc<str>, count: u64, reason: DropReason) -> bool {
         let topic = Arc::clone(topic);
@@ -645,8 +693,47 @@ impl Drop for Playback {
     }
 }
 
+/// The messages of a feed, as long as they take no more than `memory_bytes`, and whether there were more.
+///
+/// # Errors
+/// What the first place is that cannot be read.
+pub(super) fn collect(mut feed: Box<dyn Feed>, memory_bytes: u64) -> Result<(Vec<Message>, bool), String> {
+    let (hand_over, messages) = flume::bounded(0);
+    let playback = Playback {
+        rate: Rate::Max,
+        clock: MonotonicClock::start(),
+        shutdown: Shutdown::default(),
+        hand_over,
+        schedule: Schedule::default(),
+        watch: ActorWatch::none("load"),
+        order: None,
+        ledger: None,
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(move || feed.play(&playback));
+        let (mut kept, mut bytes) = (Vec::new(), 0_u64);
+        // Dropped at the end of this block, which ends a feed that has more.
+        let messages = messages;
+        while let Ok(handed) = messages.recv() {
+            match handed {
+                Handover::Message { mut message, .. } => {
+                    bytes = bytes.saturating_add(message.data.len() as u64);
+                    if bytes > memory_bytes {
+                        return Ok((kept, true));
+                    }
+                    message.beside = Vec::new();
+                    kept.push(message);
+                }
+                Handover::Lost { .. } => {}
+                Handover::Damaged(reason) => return Err(reason),
+            }
+        }
+        Ok((kept, false))
+    })
+}
+
 /// Sleeps until `due`; `false` if the run ended meanwhile.
-fn sleep_until(due: Instant, shutdown: &Shutdown) -> bool {
+pub(super) fn sleep_until(due: Instant, shutdown: &Shutdown) -> bool {
     loop {
         if shutdown.is_draining() {
             return false;

@@ -1,6 +1,7 @@
 //! Latency histograms and the percentiles read from them.
 
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Largest value that has a bucket of its own: 60 s.
@@ -94,6 +95,11 @@ impl LatencyHistogram {
         self.max_ns = self.max_ns.max(other.max_ns);
         self.sum_ns += other.sum_ns;
         self.over_range += other.over_range;
+    }
+
+    /// The buckets; values above the range are in the last one.
+    pub(super) const fn buckets(&self) -> &Histogram<u64> {
+        &self.buckets
     }
 
     /// Number of values.
@@ -190,7 +196,7 @@ pub(super) fn us(ns: u64) -> f64 {
 }
 
 /// What is told of one latency, in microseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LatencyStats {
     /// Number of values.
     pub n: u64,

@@ -164,6 +164,22 @@ impl LatencyRecorder {
         }
     }
 
+    /// The values behind [`Self::stage`].
+    #[must_use]
+    pub const fn stage_histogram(&self, stage: Stage, part: Part) -> &LatencyHistogram {
+        let latency = &self.stages[stage.index()];
+        match part {
+            Part::Wait => &latency.wait,
+            Part::Service => &latency.service,
+        }
+    }
+
+    /// The values behind [`Self::stream_total`], by the number of the stream.
+    #[must_use]
+    pub fn stream_histogram(&self, stream: usize) -> Option<&LatencyHistogram> {
+        Some(&self.streams.get(stream)?.total)
+    }
+
     /// Intended release to end of publishing, all streams.
     #[must_use]
     pub fn total(&self) -> Option<LatencyStats> {

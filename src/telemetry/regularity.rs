@@ -1,5 +1,6 @@
 //! Deadlines and the regularity of a stream's output.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::histogram::us;
@@ -30,7 +31,7 @@ impl DeadlineStreak {
 /// The deviation of an output interval is `(published[i] - published[i-1]) - (stamp[i] - stamp[i-1]) / rate`: what
 /// the pipeline added to the sensor's own rhythm. A dropped frame lengthens both intervals, so it is not
 /// mistaken for jitter.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JitterStats {
     /// Number of intervals.
     pub n: u64,

@@ -8,6 +8,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 pub struct StreamId(u32);
 
 impl StreamId {
+    /// The stream at a position in the order of registration.
+    pub(crate) const fn of(index: usize) -> Self {
+        Self(index as u32)
+    }
+
     /// Position in the order of registration, from 0.
     #[must_use]
     pub const fn index(self) -> usize {

@@ -1,5 +1,6 @@
 //! What a run amounted to: the body of `report.json` and of the table at the end of a run.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -58,7 +59,7 @@ pub struct RunInfo {
 }
 
 /// Frames of a run or a stream.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FrameCounts {
     /// Came in.
     #[serde(rename = "in")]
@@ -91,7 +92,7 @@ impl FrameCounts {
 }
 
 /// Latency of one stage. Wait and service have the same number of values.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StageSummary {
     /// The stage.
     pub stage: Stage,
@@ -102,7 +103,7 @@ pub struct StageSummary {
 }
 
 /// Frames that took longer than permitted.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DeadlineSummary {
     /// Longest permitted total latency in microseconds.
     pub deadline_us: f64,
@@ -113,7 +114,7 @@ pub struct DeadlineSummary {
 }
 
 /// One stream of a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StreamSummary {
     /// Name of the stream.
     pub name: String,

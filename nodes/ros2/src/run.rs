@@ -62,6 +62,7 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
         build_only: settings.build_only,
         control: sensorium::runtime::Control::default(),
         live: sensorium::telemetry::live::Live::default(),
+        load: None,
     };
     let tokio = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let shutdown = Shutdown::default();

@@ -143,6 +143,7 @@ pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
         live: crate::telemetry::live::Live::default(),
         progress: Arc::new(Live::new()),
         control: runtime::Control::default(),
+        load: None,
     };
     let outcome = tokio.block_on(async {
         tokio::spawn(end_on_interrupt(shutdown.clone()));

@@ -2,6 +2,7 @@
 
 mod bundle;
 mod camera;
+mod compute;
 mod nodes;
 mod scheduling;
 mod temporal;

@@ -34,6 +34,7 @@ impl Validator<'_> {
             RawNode::Publisher(raw) => Made::On(NodeKind::Publisher(self.publisher(pipeline, entry, raw))),
             RawNode::Recorder(raw) => self.recorder(entry, &raw),
             RawNode::Jsonl(raw) => self.json_lines(entry, &raw),
+            RawNode::Compute(raw) => Made::On(NodeKind::Compute(self.compute(entry, raw))),
         }
     }
 
@@ -344,12 +345,12 @@ impl Validator<'_> {
         }
         if let Some(start) = start {
             // A node that is not sound may be meant as a source.
-            if count("source") == 0 && made.len() == section(self.tree, "nodes").len() {
+            if count("source") + count("compute") == 0 && made.len() == section(self.tree, "nodes").len() {
                 let label = "expected at least one node of kind `source`";
                 self.problems
                     .push(Problem::error("the pipeline has no source", &start, label));
             }
-            if count("publisher") + count("recorder") + count("jsonl") == 0 {
+            if count("publisher") + count("recorder") + count("jsonl") + count("compute") == 0 {
                 let label = "no node of kind `publisher`, `recorder` or `jsonl`";
                 self.warnings
                     .push(Problem::warning("the pipeline has no sink", &start, label));

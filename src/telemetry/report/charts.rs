@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use super::markup::{duration, ms};
-use crate::telemetry::{LatencyStats, RunSummary};
+use crate::telemetry::{CurvePoint, LatencyStats, RunSummary, StageSummary};
 
-const WIDTH: f64 = 1000.0;
-const LABEL_WIDTH: f64 = 90.0;
+pub(super) const WIDTH: f64 = 1000.0;
+pub(super) const LABEL_WIDTH: f64 = 90.0;
 
 /// A logarithmic axis over whole decades of microseconds.
 struct LogAxis {
@@ -41,13 +41,17 @@ impl LogAxis {
 /// One bar a stage, logarithmic: full colour to the median, then fainter to p90 and p99, a line to the maximum;
 /// the waits as thinner bars below. Empty if no stage has values.
 pub(super) fn stage_bars(summary: &RunSummary) -> String {
+    bars(&summary.stages, summary.total.as_ref())
+}
+
+/// [`stage_bars`] of these stages and this total.
+pub(super) fn bars(stages: &[StageSummary], total: Option<&LatencyStats>) -> String {
     const ROW: f64 = 34.0;
     const TOP: f64 = 8.0;
-    let rows: Vec<(&str, Option<&LatencyStats>, &LatencyStats)> = summary
-        .stages
+    let rows: Vec<(&str, Option<&LatencyStats>, &LatencyStats)> = stages
         .iter()
         .map(|s| (s.stage.name(), Some(&s.wait), &s.service))
-        .chain(summary.total.as_ref().map(|total| ("total", None, total)))
+        .chain(total.map(|total| ("total", None, total)))
         .collect();
     if rows.is_empty() {
         return String::new();
@@ -150,13 +154,22 @@ fn graded_bar(
 /// Total latency over percentiles, with as much room for each decade of the tail as for the one before. Empty
 /// if no frame came out.
 pub(super) fn tail(summary: &RunSummary) -> String {
+    let deadline_us = summary.deadline.map(|d| d.deadline_us);
+    tail_of(summary.total.as_ref(), &summary.total_curve, deadline_us)
+}
+
+/// [`tail`] of this total and its distribution.
+pub(super) fn tail_of(
+    total: Option<&LatencyStats>,
+    curve: &[CurvePoint],
+    deadline_us: Option<f64>,
+) -> String {
     const HEIGHT: f64 = 240.0;
     const TOP: f64 = 12.0;
     const RIGHT: f64 = WIDTH - 20.0;
-    let Some(total) = &summary.total else {
+    let Some(total) = total else {
         return String::new();
     };
-    let deadline_us = summary.deadline.map(|d| d.deadline_us);
     // A little room above, for the label of the deadline.
     let high_us = total.max_us.max(deadline_us.unwrap_or(0.0)).max(1.0) * 1.06;
     let step_us = nice_step(high_us / 4.0);
@@ -212,7 +225,7 @@ pub(super) fn tail(summary: &RunSummary) -> String {
         );
     }
     let mut points = format!("{:.1},{:.1}", x_of(0.0), y_of(total.min_us));
-    for point in &summary.total_curve {
+    for point in curve {
         _ = write!(
             points,
             " {:.1},{:.1}",
@@ -245,7 +258,7 @@ pub(super) fn nice_step(value: f64) -> f64 {
         .unwrap_or(10.0 * power)
 }
 
-fn open_svg(svg: &mut String, height: f64, label: &str) {
+pub(super) fn open_svg(svg: &mut String, height: f64, label: &str) {
     _ = write!(
         svg,
         r#"<svg class="chart" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{label}">"#

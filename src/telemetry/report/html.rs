@@ -7,7 +7,7 @@ use super::moments::Moments;
 use super::{QualityTable, ReportPictures, birds_eye, charts, gallery, timeline_svg};
 use crate::telemetry::{LatencyStats, Percentile, RunSummary, Timeline};
 
-const STYLE: &str = include_str!("page.css");
+pub(super) const STYLE: &str = include_str!("page.css");
 
 /// The whole page. Nothing in it refers to anything outside, and the policy in its head forbids that anything
 /// could.
@@ -84,7 +84,7 @@ fn quality(table: &QualityTable) -> String {
     html
 }
 
-fn section(html: &mut String, title: &str, body: &str) {
+pub(super) fn section(html: &mut String, title: &str, body: &str) {
     _ = writeln!(html, "<section><h2>{title}</h2>\n{body}</section>");
 }
 
@@ -229,7 +229,7 @@ fn latency(summary: &RunSummary) -> String {
     html
 }
 
-fn latency_cells(stats: &LatencyStats) -> String {
+pub(super) fn latency_cells(stats: &LatencyStats) -> String {
     let mut cells = format!("<td class=\"n\">{}</td>", count(stats.n));
     for percentile in [
         Percentile::P50,

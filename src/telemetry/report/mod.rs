@@ -3,6 +3,8 @@
 //! The page is one file that loads nothing: style, drawings and pictures are inside. It reads without scripts,
 //! in light and in dark, and prints.
 
+mod bench_charts;
+mod bench_page;
 mod birds_eye;
 mod charts;
 mod gallery;
@@ -19,6 +21,7 @@ use std::path::{Path, PathBuf};
 
 pub use self::birds_eye::{SweepFrame, birds_eye_png};
 pub use self::profile_svg::profile_svg;
+use super::bench::{BenchResult, Collected};
 use super::{RunSummary, Timeline};
 use crate::outputs::Detections2D;
 
@@ -26,6 +29,8 @@ use crate::outputs::Detections2D;
 pub const JSON_FILE: &str = "report.json";
 /// File name of the page.
 pub const HTML_FILE: &str = "report.html";
+/// File name of the page of a benchmark.
+pub const BENCH_FILE: &str = "bench.html";
 /// File name of the timeline.
 pub const TIMELINE_FILE: &str = "timeline.svg";
 
@@ -145,6 +150,17 @@ pub fn write(
     write_file(
         &dir.join(HTML_FILE),
         html::page(summary, pictures, timeline).as_bytes(),
+    )
+}
+
+/// Writes the page of a benchmark into a folder that [`prepare_dir`] has prepared.
+///
+/// # Errors
+/// [`ReportError::Write`].
+pub fn write_bench(dir: &Path, result: &BenchResult, collected: &Collected) -> Result<(), ReportError> {
+    write_file(
+        &dir.join(BENCH_FILE),
+        bench_page::page(result, collected).as_bytes(),
     )
 }
 
