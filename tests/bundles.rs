@@ -281,9 +281,12 @@ fn every_damage_is_told_by_its_file() {
     }
 }
 
+/// What is done to a manifest, and what is told.
+type Untruth = (fn(&mut Value), &'static str);
+
 #[test]
 fn manifests_that_cannot_be_true_are_refused() {
-    let cases: [(fn(&mut Value), &str); 9] = [
+    let cases: [Untruth; 9] = [
         (|it| it["bundle"] = json!(2), "its format is 2"),
         (|it| it["more"] = json!(1), "unknown field `more`"),
         (|it| it["version"] = json!(""), "cannot be empty"),
