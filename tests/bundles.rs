@@ -43,7 +43,7 @@ fn made() -> (Lab, Outcome) {
         "bundle",
         "--from",
         "tiny.yaml",
-        "--version",
+        "--bundle-version",
         "1.2.0",
         "--licence",
         "Apache-2.0",
@@ -281,9 +281,12 @@ fn every_damage_is_told_by_its_file() {
     }
 }
 
+/// What is done to a manifest, and what is told.
+type Untruth = (fn(&mut Value), &'static str);
+
 #[test]
 fn manifests_that_cannot_be_true_are_refused() {
-    let cases: [(fn(&mut Value), &str); 9] = [
+    let cases: [Untruth; 9] = [
         (|it| it["bundle"] = json!(2), "its format is 2"),
         (|it| it["more"] = json!(1), "unknown field `more`"),
         (|it| it["version"] = json!(""), "cannot be empty"),
@@ -389,7 +392,7 @@ fn a_newer_bundle_makes_an_older_one_outdated() {
         "newer",
         "--from",
         "tiny.yaml",
-        "--version",
+        "--bundle-version",
         "1.3.0",
         "--licence",
         "Apache-2.0",

@@ -213,9 +213,14 @@ fn needs(vehicle: &Vehicle, budget: &Budget) -> Table {
     let dash = String::new;
     let footprint = budget.footprint.as_ref();
     table.add_row([
-        "device memory".to_owned(),
-        footprint.map_or_else(unknown, |it| mib(it.used_bytes as f64)),
+        "device memory, enough".to_owned(),
+        footprint.map_or_else(unknown, |it| mib(it.enough_bytes as f64)),
         footprint.map_or_else(dash, |it| mib(it.arena_bytes as f64)),
+    ]);
+    table.add_row([
+        "device memory, held".to_owned(),
+        footprint.map_or_else(unknown, |it| mib(it.used_bytes as f64)),
+        dash(),
     ]);
     table.add_row([
         "traces".to_owned(),

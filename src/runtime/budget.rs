@@ -278,6 +278,7 @@ fn loads(vehicle: &Vehicle, sensors: &BTreeMap<&str, &VehicleSensor>) -> Vec<Det
             .iter()
             .filter(|it| it.detector == *detector)
             .collect();
+        let inputs = inputs_of(vehicle, detector, sensors);
         DetectorLoad {
             detector: detector.clone(),
             model: model.clone(),

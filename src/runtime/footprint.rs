@@ -13,6 +13,9 @@ use crate::pipeline::{NodeKind, Pipeline};
 /// Largest arena that is tried, in bytes, where the one of the file is too small.
 const LARGEST_ARENA: usize = 64 << 30;
 
+/// Smallest arena that is tried, in bytes.
+const SMALLEST_ARENA: usize = 16 << 20;
+
 /// What a pipeline takes of a device.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
@@ -21,7 +24,8 @@ pub struct Footprint {
     pub arena_bytes: usize,
     /// Bytes of the trace region that the pipeline asks for.
     pub trace_region_bytes: usize,
-    /// An arena in which everything has room, in bytes: that of the pipeline where it is enough.
+    /// An arena in which everything has room, in bytes, also what is freed again while the models are built: less than
+    /// twice as much as is needed.
     pub enough_bytes: usize,
     /// Bytes in use when everything is captured: weights, inputs, activations and states.
     pub used_bytes: usize,
@@ -55,38 +59,49 @@ impl Footprint {
     pub fn measure(pipeline: &Pipeline, environment: &DeviceLayer) -> Result<Self, RuntimeError> {
         let asked = pipeline.device.config(environment);
         let mut config = asked;
-        loop {
-            // Loaded anew each time: what a build leaves behind that failed in the middle belongs to its device.
-            let loaded = models::load_all(pipeline)?;
-            let builders: Vec<Box<dyn DeviceModel>> = loaded.into_iter().map(|parts| parts.device).collect();
-            match built(pipeline, &config, &builders) {
-                Ok(mut footprint) => {
-                    footprint.arena_bytes = asked.arena_bytes;
-                    footprint.trace_region_bytes = asked.trace_region_bytes;
-                    return Ok(footprint);
-                }
+        let mut found = loop {
+            match built(pipeline, &config)? {
+                Ok(footprint) => break footprint,
                 Err(error) if is_too_small(&*error) && config.arena_bytes < LARGEST_ARENA => {
                     config.arena_bytes *= 2;
                 }
                 Err(error) => return Err(RuntimeError::Device(told(&*error))),
             }
+        };
+        // What is freed again while a model is built needs room as well, so half of the arena is tried, and half of that.
+        while config.arena_bytes <= asked.arena_bytes
+            && config.arena_bytes / 2 >= found.used_bytes.max(SMALLEST_ARENA)
+        {
+            config.arena_bytes /= 2;
+            match built(pipeline, &config)? {
+                Ok(footprint) => found = footprint,
+                Err(error) if is_too_small(&*error) => break,
+                Err(error) => return Err(RuntimeError::Device(told(&*error))),
+            }
         }
+        found.arena_bytes = asked.arena_bytes;
+        found.trace_region_bytes = asked.trace_region_bytes;
+        Ok(found)
     }
 }
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-fn built(
-    pipeline: &Pipeline,
-    config: &DeviceConfig,
-    builders: &[Box<dyn DeviceModel>],
-) -> Result<Footprint, BoxError> {
-    let mut opened = Backends::builtin().open_for_run(config)?;
-    let counted = count(pipeline, opened.device.as_mut(), builders);
+/// The models of a pipeline on a device of this configuration, or why they cannot be there.
+fn built(pipeline: &Pipeline, config: &DeviceConfig) -> Result<Result<Footprint, BoxError>, RuntimeError> {
+    // Loaded anew each time: what a build leaves behind that failed in the middle belongs to its device.
+    let loaded = models::load_all(pipeline)?;
+    let builders: Vec<Box<dyn DeviceModel>> = loaded.into_iter().map(|parts| parts.device).collect();
+    let mut opened = match Backends::builtin().open_for_run(config) {
+        Ok(opened) => opened,
+        Err(error) => return Ok(Err(error.into())),
+    };
+    let counted = count(pipeline, opened.device.as_mut(), &builders);
     opened.device.close();
-    let mut footprint = counted?;
-    footprint.enough_bytes = config.arena_bytes;
-    Ok(footprint)
+    Ok(counted.map(|footprint| Footprint {
+        enough_bytes: config.arena_bytes,
+        ..footprint
+    }))
 }
 
 fn count(

@@ -26,7 +26,7 @@ const MAX_CALIBRATION_BYTES: u64 = 1 << 20;
 /// only there when everything is in it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  sensorium bundle make bundles/centerpoint --from pipelines/centerpoint.yaml --version 1.0.0 --sample sweep.pcd
+  sensorium bundle make bundles/centerpoint --from pipelines/centerpoint.yaml --bundle-version 1.0.0 --sample sweep.pcd
   sensorium bundle make bundles/yolox --from pipelines/yolox.yaml --set models.yolox_nano.weights=yolox_nano.onnx \\
     --licence Apache-2.0 --repository Megvii-BaseDetection/YOLOX --revision 0.1.1rc0 --sample street.jpg")]
 pub(super) struct Args {
@@ -43,8 +43,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     set: Vec<(String, String)>,
     /// Version of the bundle.
-    #[arg(long, default_value = "0.1.0", value_parser = clap::builder::NonEmptyStringValueParser::new())]
-    version: String,
+    #[arg(long, value_name = "VERSION", default_value = "0.1.0", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    bundle_version: String,
     /// Licence of the weights, as SPDX spells it.
     #[arg(long, value_name = "SPDX", default_value = "")]
     licence: String,
@@ -182,7 +182,7 @@ fn fill(
     Ok(Manifest {
         bundle: BUNDLE_FORMAT,
         name: name.to_owned(),
-        version: args.version.clone(),
+        version: args.bundle_version.clone(),
         created_by: concat!("sensorium ", env!("CARGO_PKG_VERSION")).to_owned(),
         source: BundleSource {
             repository: args.repository.clone(),

@@ -10,7 +10,7 @@ use crate::image::decode_image;
 use crate::io::cloud_file::{self, CloudFileOptions};
 use crate::lidar::Columns;
 use crate::outputs::Detections;
-use crate::perception::{Model, ModelOptions, SensorData, Sweep};
+use crate::perception::{Model, ModelOptions, Sensor, SensorData, Sweep};
 use crate::pipeline::{Family, ModelSettings, Precision, WeightFormat};
 use crate::runtime::load_model;
 
@@ -20,6 +20,10 @@ const MAX_SAMPLE_BYTES: u64 = 1 << 30;
 const SCORE_TOLERANCE: f64 = 2e-3;
 /// Edges of boxes may differ by so many pixels, and places and sizes of objects by so many hundredths of a metre.
 const PLACE_TOLERANCE: f64 = 0.5;
+/// Samples were taken where the vehicle stood at the origin of the world.
+const IDENTITY: [f64; 16] = [
+    1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0,
+];
 
 /// The model of `settings` in fp32, as references are made.
 pub(super) fn open(name: &str, settings: &ModelSettings, device: &DeviceConfig) -> miette::Result<Model> {
@@ -49,7 +53,7 @@ pub(super) fn reference(model: &mut Model, settings: &ModelSettings, path: &Path
         ));
     }
     let outcome = match settings.family.sensor() {
-        crate::perception::Sensor::Camera => {
+        Sensor::Camera => {
             let bytes = std::fs::read(path).into_diagnostic().wrap_err_with(wrong)?;
             let image = decode_image(&bytes).into_diagnostic().wrap_err_with(wrong)?;
             model.run(&SensorData::Image(image.view().into()), "camera", [])
@@ -60,9 +64,6 @@ pub(super) fn reference(model: &mut Model, settings: &ModelSettings, path: &Path
             if cloud.intensity.is_empty() {
                 cloud.intensity.resize(cloud.x.len(), 0.0);
             }
-            const IDENTITY: [f64; 16] = [
-                1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0,
-            ];
             let name = path.display().to_string();
             let sweep = Sweep {
                 // Each sample is a stream of its own: none is added to another.

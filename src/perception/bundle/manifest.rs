@@ -122,7 +122,7 @@ impl Manifest {
         let single = ["weights", "encoder", "labels"].into_iter().filter_map(|key| {
             let name = self.model.get(key)?.as_str()?;
             // A model without an encoder says so with an empty name, and labels may be those of a data set.
-            (!name.is_empty() && !(key == "labels" && name == "coco80")).then_some(name)
+            (!name.is_empty() && (key != "labels" || name != "coco80")).then_some(name)
         });
         let params = self.model.get("params").and_then(Value::as_array);
         single.chain(params.into_iter().flatten().filter_map(Value::as_str))

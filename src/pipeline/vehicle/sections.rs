@@ -13,14 +13,14 @@ pub(super) fn merge(
     problems: &mut Vec<Problem>,
 ) -> Option<Entry> {
     let mut merged: Option<Entry> = vehicle.entry(section).cloned();
-    let mut fixed = merged.as_ref().map(keys).unwrap_or_default();
+    let fixed = merged.as_ref().map(keys).unwrap_or_default();
     for pipeline in pipelines {
         let Some(said) = pipeline.entry(section) else {
             continue;
         };
         match &mut merged {
             None => merged = Some(said.clone()),
-            Some(merged) => add(section, &mut merged.value, &said.value, &mut fixed, problems),
+            Some(merged) => add(section, &mut merged.value, &said.value, &fixed, problems),
         }
     }
     merged
@@ -36,7 +36,7 @@ fn keys(section: &Entry) -> Vec<String> {
         .collect()
 }
 
-fn add(path: &str, merged: &mut Node, said: &Node, fixed: &mut Vec<String>, problems: &mut Vec<Problem>) {
+fn add(path: &str, merged: &mut Node, said: &Node, fixed: &[String], problems: &mut Vec<Problem>) {
     let (Value::Map(known), Value::Map(new)) = (&mut merged.value, &said.value) else {
         // A section that is no map is told when it is checked.
         return;
@@ -57,7 +57,7 @@ fn compare(path: &str, first: &mut Entry, second: &Entry, problems: &mut Vec<Pro
         return;
     }
     if let (Value::Map(_), Value::Map(_)) = (&first.value.value, &second.value.value) {
-        return add(path, &mut first.value, &second.value, &mut Vec::new(), problems);
+        return add(path, &mut first.value, &second.value, &[], problems);
     }
     let place = |span: &Span| {
         let (line, column) = span.line_column();

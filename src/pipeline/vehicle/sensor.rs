@@ -45,7 +45,7 @@ pub enum VehicleSensorKind {
         /// How pixels are sent.
         encoding: Encoding,
         /// What its calibration says; `None` where it has none.
-        intrinsics: Option<Intrinsics>,
+        intrinsics: Option<Box<Intrinsics>>,
     },
     /// A LiDAR.
     Lidar {
@@ -124,6 +124,7 @@ impl VehicleSensor {
                         value_span(entry, "intrinsics"),
                         problems,
                     )
+                    .map(Box::new)
                 }),
             },
             RawSensor::Lidar(raw) => VehicleSensorKind::Lidar {
