@@ -436,3 +436,34 @@ mod interrupts {
         assert!(log.contains(&format!("device: lost: {CAUSE}")), "{log}");
     }
 }
+
+/// Blocks whose weights were on the lost device bring them to the new one.
+#[test]
+fn a_model_of_blocks_comes_back_after_a_loss() {
+    let lab = Lab::new();
+    let weights = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/pipelines/weights/centerpoint_sim.safetensors"
+    );
+    let pipeline = format!(
+        "pipeline: drive\n\
+         device: {{ restart: {{ backoff_ms: 10 }}, fault: {{ faults: [ {{ kind: lose_device, call: replay, at: {{ nth: 2 }} }} ] }} }}\n\
+         models:\n  objects: {{ type: centerpoint, weights: {weights} }}\n\
+         nodes:\n  drive: {{ kind: source, simulate: {{ seconds: 0.5, seed: 1 }}, rate: max }}\n  \
+         finder: {{ kind: detector, model: objects, input: drive }}\n  jsonl: {{ kind: jsonl, input: finder, path: out.jsonl }}\n"
+    );
+    std::fs::write(lab.path("drive.yaml"), pipeline).unwrap();
+    let mut command = tiny::sensorium();
+    command
+        .current_dir(lab.path(""))
+        .args(["run", "drive.yaml", "--format", "json"]);
+    let run = tiny::outcome(&mut command);
+    assert_eq!((run.code, restarts(&run)), (Some(0), 1), "{run:?}");
+    let seqs: Vec<u64> = lab
+        .lines("out.jsonl")
+        .iter()
+        .map(|line| number(line, "seq"))
+        .collect();
+    assert_eq!(seqs.last(), Some(&4), "{seqs:?}");
+    assert!((3..=4).contains(&seqs.len()), "{seqs:?}");
+}

@@ -23,7 +23,7 @@ const MISTAKES: &[(&str, &str, &[&str])] = &[
         "type: yolox",
         "type: resnet",
         &[
-            "p.yaml:5:11: `models.nano.type` cannot be `resnet` | expected `yolox`, `fastestdet`, `centerpoint` or `bundle`",
+            "p.yaml:5:11: `models.nano.type` cannot be `resnet` | expected `yolox`, `fastestdet`, `centerpoint`, `bev_ring`, `stream_queries` or `bundle`",
         ],
     ),
     (

@@ -43,7 +43,7 @@ impl PlainRing {
             fuse: conv("fuse", [CHANNELS * (frames + 1), CHANNELS], 1, 1),
             shared: conv("shared", [CHANNELS, CHANNELS], 3, 1),
             heads: vec![
-                head("heatmap", &[-3.0; 3], 4.0),
+                head("heatmap", &[-3.0; 3], 8.0),
                 head("offset", &[0.5; 2], 0.2),
                 head("height", &[-1.0], 0.3),
                 head("size", &[0.6, 1.4, 0.5], 0.1),

@@ -36,7 +36,7 @@ pub struct CenterPointGraph {
 
 #[derive(Debug, Clone)]
 enum Network {
-    Blocks(Arc<Blocks>),
+    Blocks(Arc<CenterPointWeights>),
     Onnx(Box<OnnxNetwork>),
 }
 
@@ -61,9 +61,9 @@ impl CenterPointGraph {
         canvas: [usize; 2],
         buckets: Vec<usize>,
     ) -> Result<Self, BlockError> {
-        let backbone = Second::new(weights.backbone.clone())?;
-        let neck = SecondFpn::new(weights.neck.clone())?;
-        let head = CenterHead::new(weights.shared.clone(), &neck.channels(), &weights.heads, false)?;
+        let Blocks {
+            backbone, neck, head, ..
+        } = Blocks::new(weights)?;
         let [height, width] = canvas;
         let inputs = weights.pfn.outputs();
         let maps = backbone.out_shapes([1, inputs, height, width])?;
@@ -71,12 +71,7 @@ impl CenterPointGraph {
         let output = head.out_spec([n, h, w])?;
         Ok(Self {
             name,
-            network: Network::Blocks(Arc::new(Blocks {
-                pfn: PillarFeatureNet::new(weights.pfn.clone()),
-                backbone,
-                neck,
-                head,
-            })),
+            network: Network::Blocks(Arc::new(weights.clone())),
             shape,
             canvas,
             buckets,
@@ -150,7 +145,8 @@ impl DeviceModel for CenterPointGraph {
         let mut variants = Vec::with_capacity(self.buckets.len());
         let inputs = [(points, points_spec), (index, index_spec)];
         let blocks = match &self.network {
-            Network::Blocks(blocks) => blocks,
+            // Made anew: blocks remember where their weights lie, which is nowhere on another device.
+            Network::Blocks(weights) => Arc::new(Blocks::new(weights)?),
             Network::Onnx(network) => {
                 let loaded = Arc::new(network.prepare(device)?);
                 let network = Arc::clone(&loaded);
@@ -178,7 +174,7 @@ impl DeviceModel for CenterPointGraph {
                 left_out += 1;
                 continue;
             }
-            let blocks = Arc::clone(blocks);
+            let blocks = Arc::clone(&blocks);
             let forward = move |context: &mut TraceContext<'_>| {
                 let mut points = context.input(POINTS)?;
                 points.view = points.view.slice(0, 0, pillars, 1)?;
@@ -191,7 +187,7 @@ impl DeviceModel for CenterPointGraph {
             variants.extend(std::iter::repeat_n(variant, left_out + 1));
             left_out = 0;
         }
-        let weights = Box::new(Arc::clone(blocks));
+        let weights = Box::new(blocks);
         Ok(ModelTrace::new(
             device,
             runner,
@@ -208,6 +204,16 @@ fn variant_name(pillars: usize) -> String {
 }
 
 impl Blocks {
+    fn new(weights: &CenterPointWeights) -> Result<Self, BlockError> {
+        let neck = SecondFpn::new(weights.neck.clone())?;
+        Ok(Self {
+            pfn: PillarFeatureNet::new(weights.pfn.clone()),
+            backbone: Second::new(weights.backbone.clone())?,
+            head: CenterHead::new(weights.shared.clone(), &neck.channels(), &weights.heads, false)?,
+            neck,
+        })
+    }
+
     fn forward(
         &self,
         ops: &mut OpContext<'_>,

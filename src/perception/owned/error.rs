@@ -71,6 +71,6 @@ pub enum ModelError {
         /// The model.
         model: Arc<str>,
         /// Why, with the streams that it has.
-        source: SubmitError,
+        source: Box<SubmitError>,
     },
 }

@@ -437,7 +437,7 @@ impl Bench {
             SubmitError::Trace(error) => ModelError::Trace(error),
             source => ModelError::Stream {
                 model: Arc::clone(host.name()),
-                source,
+                source: Box::new(source),
             },
         });
         let done = ran.and_then(

@@ -88,7 +88,7 @@ impl Network {
         let [inputs, hidden] = [CHANNELS, HIDDEN_CHANNELS];
         let heads = [
             // A few cells in a hundred reach the usual thresholds.
-            head(seed, "heatmap", [inputs, hidden], &[-3.0; CLASSES.len()], 4.0),
+            head(seed, "heatmap", [inputs, hidden], &[-3.0; CLASSES.len()], 8.0),
             head(seed, "offset", [inputs, hidden], &vec![0.5; offset], 0.2),
             head(seed, "height", [inputs, hidden], &vec![-1.0; z], 0.3),
             head(seed, "size", [inputs, hidden], &[0.6, 1.4, 0.5][..dim], 0.1),

@@ -158,7 +158,8 @@ pub(super) fn decode_queries(
         };
         let size_m = [length, width, height].map(|log| f64::from(log).exp() as f32);
         let all = row.iter().chain(&size_m);
-        if !(score >= threshold && score > 0.0) || !all.into_iter().all(|value| value.is_finite()) {
+        let reported = score >= threshold && score > 0.0;
+        if !reported || !all.into_iter().all(|value| value.is_finite()) {
             continue;
         }
         boxes.push(Box3d {

@@ -12,7 +12,15 @@ pub const QUERY_IMAGE_PX: [usize; 2] = [160, 96];
 pub(super) struct ImageInput {
     /// The plan of the last size, `[width, height]`: cameras keep theirs.
     plan: Mutex<Option<([usize; 2], Arc<LetterboxPlan>)>>,
-    spare: Mutex<Vec<(Vec<u8>, Workspace, Vec<f32>)>>,
+    spare: Mutex<Vec<Spare>>,
+}
+
+/// Memory of one image, used again by the next.
+#[derive(Debug, Default)]
+struct Spare {
+    bytes: Vec<u8>,
+    workspace: Workspace,
+    values: Vec<f32>,
 }
 
 impl ImageInput {
@@ -24,14 +32,19 @@ impl ImageInput {
     ) -> Result<T, ImageError> {
         let plan = self.plan([image.width(), image.height()])?;
         let spare = || self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut bytes, mut workspace, mut values) = spare().pop().unwrap_or_default();
+        let mut memory = spare().pop().unwrap_or_default();
+        let Spare {
+            bytes,
+            workspace,
+            values,
+        } = &mut memory;
         bytes.resize(plan.output_bytes(), 0);
-        let outcome = plan.apply(image, &mut bytes, &mut workspace).map(|()| {
+        let outcome = plan.apply(image, bytes, workspace).map(|()| {
             values.clear();
             values.extend(bytes.iter().map(|&v| (f32::from(v) - 127.5) / 127.5));
-            use_values(&values)
+            use_values(values)
         });
-        spare().push((bytes, workspace, values));
+        spare().push(memory);
         outcome
     }
 

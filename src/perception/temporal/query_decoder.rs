@@ -62,7 +62,7 @@ impl Attention {
             concat_heads: true,
             ..SdpaOptions::new(1.0 / 32.0_f32.sqrt())
         };
-        let seen = work.made(|ops| sdpa(ops, [&q, &k, &v], &options))?;
+        let seen = work.made(|ops| Ok::<_, WorkError>(sdpa(ops, [&q, &k, &v], &options)?))?;
         let seen = seen_as(&seen, &x.view.shape)?;
         let out = work.made(|ops| self.out.forward(ops, &seen))?;
         normalised(work, x, &out)
