@@ -22,7 +22,8 @@ pub struct BatchSettings {
     /// smallest that holds them.
     #[schemars(length(min = 1), inner(range(min = 2, max = MAX_BATCH)))]
     pub sizes: Vec<u16>,
-    /// Longest time that a frame waits for others to join it, in microseconds.
+    /// Longest time that a frame waits for others to join it, in microseconds. The clock that ends the wait ticks every
+    /// millisecond.
     #[serde(default = "default_timeout_us")]
     #[schemars(range(min = 0, max = MAX_TIMEOUT_US))]
     pub timeout_us: u32,

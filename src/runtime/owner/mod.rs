@@ -203,6 +203,8 @@ impl kameo::Actor for DeviceOwner {
                         biased;
                         signal = mailbox.recv() => return Ok(signal),
                         () = self.woken.notified() => {}
+                        // What is ready is dropped then.
+                        () = self.shutdown.aborting(), if !self.ready.is_empty() => {}
                         sample = self.input.recv(), if wants_frames => match sample {
                             Some(sample) => self.take_up(sample),
                             None => self.exhausted = true,
@@ -243,7 +245,10 @@ impl kameo::Actor for DeviceOwner {
         _: kameo::error::ActorStopReason,
     ) -> Result<(), RuntimeError> {
         if self.frames_together > 0 {
-            tracing::info!(frames_together = self.frames_together, "frames that shared a replay");
+            tracing::info!(
+                frames_together = self.frames_together,
+                "frames that shared a replay"
+            );
         }
         // Empty after a normal end; whatever else stopped this actor, no frame goes unaccounted.
         for flight in std::mem::take(&mut self.flights) {
