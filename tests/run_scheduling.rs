@@ -52,7 +52,7 @@ fn by_stream(lines: Vec<Value>) -> Vec<Vec<Value>> {
             .cloned()
             .collect()
     };
-    TOPICS.iter().map(|topic| own(&topic)).collect()
+    TOPICS.iter().map(|topic| own(topic)).collect()
 }
 
 #[test]
