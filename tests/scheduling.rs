@@ -339,7 +339,7 @@ const FOURS: LaneRules = LaneRules {
 fn a_batch_starts_when_it_is_full_when_all_are_there_at_a_second_frame_or_at_its_timeout() {
     let ids = streams(6);
     let mut schedule = Schedule::new(Order::Deadline, &[FOURS]);
-    let mut push = |schedule: &mut Schedule<Frame>, stream: usize, number: u64, now_ns: u64| {
+    let push = |schedule: &mut Schedule<Frame>, stream: usize, number: u64, now_ns: u64| {
         schedule
             .push(0, ids[stream], None, now_ns, (stream, number))
             .unwrap();

@@ -19,10 +19,12 @@ const MAX_TIMEOUT_US: u32 = 1_000_000;
 #[schemars(rename = "Batch")]
 pub struct BatchSettings {
     /// Numbers of frames for which the network is captured beside the single one, ascending. Fewer frames run in the
-    /// smallest that holds them.
+    /// smallest that holds them. A network whose file leaves the number of images open takes them all at once, with
+    /// weights of its own for each size; any other runs on one after the other.
     #[schemars(length(min = 1), inner(range(min = 2, max = MAX_BATCH)))]
     pub sizes: Vec<u16>,
-    /// Longest time that a frame waits for others to join it, in microseconds.
+    /// Longest time that a frame waits for others to join it, in microseconds. The clock that ends the wait ticks every
+    /// millisecond.
     #[serde(default = "default_timeout_us")]
     #[schemars(range(min = 0, max = MAX_TIMEOUT_US))]
     pub timeout_us: u32,

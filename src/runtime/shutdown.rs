@@ -83,12 +83,21 @@ impl Shutdown {
 
     /// Completes once sources should stop.
     pub async fn draining(&self) {
+        self.reached(DRAINING).await;
+    }
+
+    /// Completes once stages should drop what they hold.
+    pub async fn aborting(&self) {
+        self.reached(ABORTING).await;
+    }
+
+    async fn reached(&self, state: u8) {
         loop {
             let changed = self.inner.changed.notified();
             tokio::pin!(changed);
             // Registered before the state is read, so that no change falls in between.
             changed.as_mut().enable();
-            if self.is_draining() {
+            if self.inner.state.load(Ordering::Acquire) >= state {
                 return;
             }
             changed.await;

@@ -211,6 +211,8 @@ impl kameo::Actor for DeviceOwner {
                         biased;
                         signal = mailbox.recv() => return Ok(signal),
                         () = self.woken.notified() => {}
+                        // What is ready is dropped then.
+                        () = self.shutdown.aborting(), if !self.ready.is_empty() => {}
                         sample = self.input.recv(), if wants_frames => match sample {
                             Some(sample) => self.take_up(sample),
                             None => self.exhausted = true,
