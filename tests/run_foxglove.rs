@@ -259,7 +259,7 @@ fn sweeps_boxes_in_space_and_transforms_of_a_drive_arrive() {
     command.args(["--jsonl", "out.jsonl", "--record", "out.mcap", "--rate", "0.2"]);
     command.args([
         "--set",
-        "nodes.drive.simulate.seconds=3",
+        "nodes.drive.simulate.seconds=2",
         "--set",
         "nodes.drive.deadline_ms=60000",
     ]);

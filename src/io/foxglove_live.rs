@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use foxglove::messages::{
     Color, CompressedImage, CubePrimitive, FrameTransform, FrameTransforms, ImageAnnotations, KeyValuePair,
@@ -32,6 +33,8 @@ use crate::outputs::{DetectedObject, DetectedObjects, Detections, Detections2D};
 
 /// Messages that wait for one client. A cloud takes megabytes, so there are few of them.
 const BACKLOG: usize = 32;
+/// Longest time that clients have to take what was sent to them, at the end.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// Topic of transforms.
 const TRANSFORMS: &str = "/tf";
 
@@ -217,9 +220,12 @@ impl FoxgloveServer {
         let _ = show(&self.transforms, stamp_ns, || Ok(FrameTransforms { transforms }));
     }
 
-    /// Lets the clients go.
+    /// Lets the clients go, once they have what was sent to them. One that does not take it is not waited for.
     pub async fn close(self) {
-        self.handle.stop().wait().await;
+        let closed = self.handle.stop().wait();
+        if tokio::time::timeout(FAREWELL, closed).await.is_err() {
+            tracing::debug!(address = %self.address, "a client of Foxglove did not take what was sent to it");
+        }
     }
 }
 
