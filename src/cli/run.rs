@@ -10,9 +10,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use miette::{IntoDiagnostic, Report, WrapErr, miette};
 
 use super::pipeline_args::{self, Format, PipelineArgs};
-use super::report;
+use super::{reload, report};
 use crate::pipeline::{Overrides, Pipeline, Rate};
-use crate::runtime::{self, Progress, RunOptions, RunOutput, RuntimeError, Shutdown};
+use crate::runtime::{self, Control, Progress, RunOptions, RunOutput, RuntimeError, Shutdown};
 
 /// How long frames under way get to come out after Ctrl-C.
 const DRAIN: Duration = Duration::from_millis(600);
@@ -22,6 +22,9 @@ const DRAIN: Duration = Duration::from_millis(600);
 ///
 /// A pipeline with live sources (`subscribe: ros2`) is a node of the ROS 2 graph and runs until it is interrupted. Nodes
 /// find each other through a router (`sensorium router`); ROS_DOMAIN_ID and the variables of rmw_zenoh apply.
+///
+/// SIGHUP has the pipeline file read again: parameters, sinks and topics that changed are taken over while frames flow,
+/// and what takes a new run is told and left (`sensorium check NEW --against OLD` says which).
 ///
 /// Ctrl-C (or SIGTERM) stops the source and lets the frames under way come out; a second one ends at once. The
 /// exit code is 0 if everything that was asked for was done, 1 otherwise; a run that was stopped, and frames that
@@ -97,6 +100,7 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         .into_diagnostic()
         .wrap_err("the asynchronous runtime cannot start")?;
     let shutdown = Shutdown::default();
+    let control = Control::default();
     let options = RunOptions {
         gallery: args.report.is_some(),
         with_latency: !args.no_latency,
@@ -104,10 +108,11 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         progress: Arc::new(Bar::new()),
         ros_node: None,
         build_only: args.build_only,
-        control: runtime::Control::default(),
+        control: control.clone(),
     };
     let outcome = tokio.block_on(async {
         tokio::spawn(end_on_interrupt(shutdown.clone()));
+        tokio::spawn(reload::on_hangup(control, args.pipeline.file.clone(), overrides));
         runtime::run(&pipeline, options, shutdown).await
     });
     tokio.shutdown_timeout(Duration::from_millis(500));
