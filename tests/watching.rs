@@ -499,6 +499,20 @@ fn streams_are_paused_resumed_and_drained_over_http() {
         "Content-Type: text/plain\r\nContent-Length: 0\r\n",
     );
     assert_eq!(code, 415);
+
+    let file = std::fs::read_to_string(lab.path("tiny.yaml")).unwrap();
+    let with =
+        |threshold: &str| file.replace("score_threshold: 0.3", &format!("score_threshold: {threshold}"));
+    std::fs::write(lab.path("tiny.yaml"), with("0.35")).unwrap();
+    let (code, report) = post(run.address(), "/control/reload", "", "");
+    assert_eq!(
+        (code, report["done"].as_array().map(Vec::len)),
+        (200, Some(1)),
+        "{report}"
+    );
+    std::fs::write(lab.path("tiny.yaml"), with("none")).unwrap();
+    let (code, told) = post(run.address(), "/control/reload", "", "");
+    assert_eq!(code, 422, "{told}");
     let outcome = run.end();
     let [came, out, dropped, lost] = outcome.frames();
     assert_eq!(

@@ -18,6 +18,7 @@ mod logging;
 mod model;
 mod pipeline_args;
 mod recording;
+mod reload;
 mod report;
 mod ros_args;
 mod router;

@@ -36,8 +36,8 @@ mod supervision;
 mod topics;
 
 pub use control::{
-    Control, ControlError, DeviceStatus, PipelineStatus, QueueStatus, RunPhase, StageStatus, StreamFlow,
-    StreamStatus,
+    Control, ControlError, DeviceStatus, FailedStep, PipelineStatus, QueueStatus, ReloadReport, RunPhase,
+    StageStatus, StreamFlow, StreamStatus,
 };
 pub use drive::{TruthFrame, TruthImage};
 pub use error::RuntimeError;
