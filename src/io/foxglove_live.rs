@@ -33,7 +33,9 @@ use crate::outputs::{DetectedObject, DetectedObjects, Detections, Detections2D};
 
 /// Messages that wait for one client. A cloud takes megabytes, so there are few of them.
 const BACKLOG: usize = 32;
-/// Longest time that clients have to take what was sent to them, at the end.
+/// Time that clients have for the last messages.
+const LAST_LOOK: Duration = Duration::from_millis(300);
+/// Longest time that clients may take to say farewell.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Topic of transforms.
 const TRANSFORMS: &str = "/tf";
@@ -220,8 +222,13 @@ impl FoxgloveServer {
         let _ = show(&self.transforms, stamp_ns, || Ok(FrameTransforms { transforms }));
     }
 
-    /// Lets the clients go, once they have what was sent to them. One that does not take it is not waited for.
+    /// Lets the clients go, after a moment in which they can take what was sent to them. One that does not take it is not
+    /// waited for.
     pub async fn close(self) {
+        if self.handle.client_count() > 0 {
+            // Whoever stops the server drops what still waits for a client, and nothing tells when that is gone.
+            tokio::time::sleep(LAST_LOOK).await;
+        }
         let closed = self.handle.stop().wait();
         if tokio::time::timeout(FAREWELL, closed).await.is_err() {
             tracing::debug!(address = %self.address, "a client of Foxglove did not take what was sent to it");
