@@ -206,7 +206,7 @@ impl FoxgloveServer {
                 rotation: [turned.x, turned.y, turned.z, turned.w],
             };
             frame_transform(
-                &transform.header.frame_id,
+                transform.header.frame_id,
                 transform.child_frame_id,
                 transform.header.stamp_ns(),
                 &placed,
