@@ -14,7 +14,7 @@ use std::net::TcpStream;
 
 use serde_json::Value;
 use tiny::{Lab, await_end, film};
-use watched::{Watched, get};
+use watched::{Watched, get, post};
 
 const TOPIC: &str = "/camera/image";
 const PERIOD_NS: u64 = 20_000_000;
@@ -408,4 +408,144 @@ fn top_asks_with_a_token_where_one_is_required() {
         (Some(1), Some(0), Some(0))
     );
     assert!(without.told.contains("asks for a token"), "{without:?}");
+}
+
+/// The stream of a name in a status.
+fn stream_of<'a>(status: &'a Value, name: &str) -> &'a Value {
+    let mut streams = status["streams"].as_array().unwrap().iter();
+    streams
+        .find(|stream| stream["name"] == name)
+        .unwrap_or(&Value::Null)
+}
+
+/// Frames of a stream that were dropped for a reason.
+fn dropped_for(status: &Value, stream: &str, reason: &str) -> u64 {
+    let drops = stream_of(status, stream)["drops"].as_array().unwrap();
+    let own = drops.iter().filter(|drop| drop["reason"] == reason);
+    own.map(|drop| drop["count"].as_u64().unwrap()).sum()
+}
+
+#[test]
+fn streams_are_paused_resumed_and_drained_over_http() {
+    let lab = Lab::new();
+    let mut frames = film("/front", 3_000, PERIOD_NS);
+    frames.extend(film("/rear", 3_000, PERIOD_NS));
+    frames.sort_by_key(|frame| frame.time_ns);
+    lab.bag(&frames);
+    let run = Watched::start(&lab, &["--rate", "1"]);
+    let out = |status: &Value, stream: &str| stream_of(status, stream)["frames_out"].as_u64().unwrap_or(0);
+    run.until(|status| out(status, "/rear") >= 10);
+
+    let front = r#"{"stream": "/front"}"#;
+    assert_eq!(
+        post(run.address(), "/control/pause", "", front),
+        (200, serde_json::json!({ "done": true }))
+    );
+    run.until(|status| dropped_for(status, "/front", "stream_paused") >= 10);
+    assert_eq!(post(run.address(), "/control/resume", "", front).0, 200);
+    let resumed = run.status();
+    run.until(|status| out(status, "/front") >= out(&resumed, "/front") + 10);
+    assert_eq!(
+        post(run.address(), "/control/drain", "", r#"{"stream": "/rear"}"#).0,
+        200
+    );
+    let told: Value = serde_json::from_str(&run.page("/control")).unwrap();
+    assert_eq!(stream_of(&told, "/front")["flow"], "flowing");
+    assert_eq!(stream_of(&told, "/rear"), &Value::Null, "it was drained: {told}");
+    let status = run.status();
+    assert_eq!(stream_of(&status, "/rear")["under_way"], 0);
+
+    let refused = [
+        (
+            "/control/pause",
+            "",
+            r#"{"stream": "/side"}"#,
+            404,
+            "there is no stream `/side`; there is /front",
+        ),
+        (
+            "/control/pause",
+            "",
+            r#"{"topic": "/front"}"#,
+            422,
+            "unknown field `topic`",
+        ),
+        ("/control/pause", "", "{", 400, "EOF"),
+        (
+            "/control/set_param",
+            "",
+            r#"{"node": "nobody", "name": "a", "value": 1}"#,
+            404,
+            "there is no detector `nobody`",
+        ),
+        (
+            "/control/pause",
+            "Origin: http://elsewhere\r\n",
+            front,
+            403,
+            "not changed from a web page",
+        ),
+    ];
+    for (path, headers, body, code, told) in refused {
+        let answer = post(run.address(), path, headers, body);
+        let error = answer.1["error"].as_str().unwrap();
+        assert_eq!(answer.0, code, "{path} {body}: {error}");
+        assert!(error.contains(told), "{path} {body}: {error}");
+    }
+    let (code, _) = get(
+        run.address(),
+        "POST",
+        "/control/pause",
+        "Content-Type: text/plain\r\nContent-Length: 0\r\n",
+    );
+    assert_eq!(code, 415);
+
+    let file = std::fs::read_to_string(lab.path("tiny.yaml")).unwrap();
+    let with =
+        |threshold: &str| file.replace("score_threshold: 0.3", &format!("score_threshold: {threshold}"));
+    std::fs::write(lab.path("tiny.yaml"), with("0.35")).unwrap();
+    let (code, report) = post(run.address(), "/control/reload", "", "");
+    assert_eq!(
+        (code, report["done"].as_array().map(Vec::len)),
+        (200, Some(1)),
+        "{report}"
+    );
+    std::fs::write(lab.path("tiny.yaml"), with("none")).unwrap();
+    let (code, told) = post(run.address(), "/control/reload", "", "");
+    assert_eq!(code, 422, "{told}");
+    let outcome = run.end();
+    let [came, out, dropped, lost] = outcome.frames();
+    assert_eq!(
+        (outcome.code, came, lost),
+        (Some(0), out + dropped, 0),
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn an_address_that_others_reach_takes_changes_only_with_a_token() {
+    let lab = Lab::new();
+    lab.bag(&film(TOPIC, 3_000, PERIOD_NS));
+    std::fs::write(lab.path("token"), "a-token-of-some-length\n").unwrap();
+    let pause = format!(r#"{{"stream": "{TOPIC}"}}"#);
+    let bearer = "Authorization: Bearer a-token-of-some-length\r\n";
+    for (options, header, code) in [(vec![], "", 403), (vec!["--token-file", "token"], bearer, 200)] {
+        let mut arguments = vec!["--rate", "1", "--listen", "0.0.0.0:0"];
+        arguments.extend(options);
+        let run = Watched::start_on(&lab, &arguments);
+        let far = run.address();
+        let near = std::net::SocketAddr::new(std::net::Ipv4Addr::LOCALHOST.into(), far.port());
+        let told = |(found, _): (u16, String)| found;
+        while told(get(near, "GET", "/health", "")) != 200 {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let answer = post(near, "/control/pause", header, &pause);
+        assert_eq!(answer.0, code, "{answer:?}");
+        assert!(
+            run.head().contains("other machines can reach this address"),
+            "{}",
+            run.head()
+        );
+        let _ = run.end();
+    }
 }

@@ -1,8 +1,10 @@
 //! `sensorium check`: what a pipeline file says, or all that is wrong with it.
 
 use std::fmt::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::ValueHint;
 use miette::{IntoDiagnostic, Report};
 use serde_json::json;
 
@@ -24,10 +26,14 @@ use crate::pipeline::{
 #[command(after_help = "Examples:
   sensorium check pipelines/yolox.yaml
   sensorium check pipelines/yolox.yaml --set nodes.camera.rate=max --format json
-  sensorium check --vehicle config/vehicles/sedan.yaml")]
+  sensorium check --vehicle config/vehicles/sedan.yaml
+  sensorium check new.yaml --against pipelines/yolox.yaml")]
 pub(super) struct Args {
     #[command(flatten)]
     pipeline: PipelineArgs,
+    /// Tells what changes from this pipeline file on, and whether a run can take the changes over (SIGHUP).
+    #[arg(long, value_name = "PIPELINE", value_hint = ValueHint::FilePath)]
+    against: Option<PathBuf>,
     /// Form of the result.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -43,13 +49,18 @@ pub(super) struct Args {
 pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
     let environment = pipeline_args::device_environment()?;
     let result = match args.pipeline.load(Overrides::default()) {
-        Ok(Subject::Vehicle(vehicle)) => {
+        Ok(Subject::Vehicle(vehicle)) if args.against.is_none() => {
             return check_vehicle::run(&vehicle, &environment, args.format, !args.no_models);
         }
         Ok(subject) => Ok(subject.into_pipeline()),
         // For a program, a vehicle file that is wrong is told like a pipeline file that is wrong.
         Err(error) => Err(error),
     };
+    if let Some(old) = args.against {
+        let old = args.pipeline.in_place_of_the_file(old);
+        let old = old.load(Overrides::default())?.into_pipeline();
+        return changes(&old, &result?, args.format);
+    }
     match (args.format, result) {
         (Format::Text, Ok(pipeline)) => {
             for problem in pipeline.warnings.iter().chain(&pipeline.missing) {
@@ -69,6 +80,19 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
             Ok(code)
         }
     }
+}
+
+/// Tells what changes between two pipelines.
+fn changes(old: &Pipeline, new: &Pipeline, format: Format) -> miette::Result<ExitCode> {
+    let diff = old.diff(new);
+    match format {
+        Format::Text => report::print(&diff.to_string())?,
+        Format::Json => {
+            let document = json!({ "live": diff.is_live(), "steps": diff.steps });
+            report::print(&serde_json::to_string_pretty(&document).into_diagnostic()?)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn machine_readable(

@@ -23,6 +23,7 @@ mod man;
 mod model;
 mod pipeline_args;
 mod recording;
+mod reload;
 mod report;
 mod ros_args;
 mod router;

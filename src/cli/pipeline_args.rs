@@ -9,7 +9,7 @@ use crate::device::{Backends, ConfigError, DeviceLayer};
 use crate::pipeline::{Overrides, Pipeline, PipelineError, Vehicle, VehicleOverrides};
 
 /// A pipeline file, or a vehicle with its pipelines, and changes to it.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(super) struct PipelineArgs {
     /// The pipeline file (YAML).
     #[arg(value_name = "PIPELINE", value_hint = ValueHint::FilePath, required_unless_present = "vehicle")]
@@ -54,6 +54,23 @@ impl Subject {
 }
 
 impl PipelineArgs {
+    /// The same changes to another file of the same kind.
+    pub(super) fn in_place_of_the_file(&self, other: PathBuf) -> Self {
+        let mut args = self.clone();
+        match &mut args.vehicle {
+            Some(file) => *file = other,
+            None => args.file = Some(other),
+        }
+        args
+    }
+
+    /// The file, as it was named.
+    pub(super) fn named(&self) -> &Path {
+        // The command line has one of the two.
+        let file = self.vehicle.as_deref().or(self.file.as_deref());
+        file.unwrap_or_else(|| Path::new(""))
+    }
+
     /// Reads the file with the changes of the command line: those given here, and `more`.
     ///
     /// # Errors

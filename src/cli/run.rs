@@ -11,10 +11,11 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use miette::{IntoDiagnostic, Report, WrapErr, miette};
 
 use super::pipeline_args::{self, Format, PipelineArgs};
-use super::report;
 use super::watching::WatchArgs;
+use super::{reload, report};
 use crate::pipeline::{Overrides, Rate};
 use crate::runtime::{self, Progress, RunOptions, RunOutput, RuntimeError, Shutdown};
+use crate::server::observe::FileReader;
 
 /// How long frames under way get to come out after Ctrl-C.
 const DRAIN: Duration = Duration::from_millis(600);
@@ -24,6 +25,9 @@ const DRAIN: Duration = Duration::from_millis(600);
 ///
 /// A pipeline with live sources (`subscribe: ros2`) is a node of the ROS 2 graph and runs until it is interrupted. Nodes
 /// find each other through a router (`sensorium router`); ROS_DOMAIN_ID and the variables of rmw_zenoh apply.
+///
+/// SIGHUP has the pipeline file read again: parameters, sinks and topics that changed are taken over while frames flow,
+/// and what takes a new run is told and left (`sensorium check NEW --against OLD` says which).
 ///
 /// Ctrl-C (or SIGTERM) stops the source and lets the frames under way come out; a second one ends at once. The
 /// exit code is 0 if everything that was asked for was done, 1 otherwise; a run that was stopped, and frames that
@@ -92,13 +96,11 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         record: args.record,
         jsonl: args.jsonl,
         deterministic: args.deterministic,
+        foxglove: args.foxglove,
         remap: args.remap,
         ..Overrides::default()
     };
-    let mut pipeline = args.pipeline.load(overrides)?.into_pipeline();
-    if let Some(address) = args.foxglove {
-        pipeline = pipeline.with_foxglove(address);
-    }
+    let pipeline = args.pipeline.load(overrides.clone())?.into_pipeline();
     for warning in &pipeline.warnings {
         report::show(&Report::new(warning.clone()));
     }
@@ -115,6 +117,7 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         .into_diagnostic()
         .wrap_err("the asynchronous runtime cannot start")?;
     let shutdown = Shutdown::default();
+    let control = watch.control.clone();
     let options = RunOptions {
         gallery: args.report.is_some(),
         with_latency: !args.no_latency,
@@ -122,14 +125,15 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         progress: Arc::new(Bar::new()),
         ros_node: None,
         build_only: args.build_only,
-        control: watch.control.clone(),
+        control: control.clone(),
         live: watch.live.clone(),
         load: None,
     };
     let outcome = tokio.block_on(async {
         // It answers until the run is over.
-        let _observer = watch.start().await?;
+        let _observer = watch.start(reader(&args.pipeline, &overrides)).await?;
         tokio::spawn(end_on_interrupt(shutdown.clone()));
+        tokio::spawn(reload::on_hangup(control, args.pipeline.clone(), overrides));
         runtime::run(&pipeline, options, shutdown).await.map_err(explain)
     });
     tokio.shutdown_timeout(Duration::from_millis(500));
@@ -167,6 +171,17 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         report::show(&fault);
     }
     Ok(code)
+}
+
+/// Reads the pipeline file again as it was read for the run.
+fn reader(args: &PipelineArgs, overrides: &Overrides) -> FileReader {
+    let (args, overrides) = (args.clone(), overrides.clone());
+    FileReader::new(move || {
+        let pipeline = args.load(overrides.clone()).map_err(|error| error.to_string())?;
+        let pipeline = pipeline.into_pipeline();
+        pipeline.require_files().map_err(|error| error.to_string())?;
+        Ok(pipeline)
+    })
 }
 
 /// A new name for a topic.

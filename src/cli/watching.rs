@@ -7,7 +7,7 @@ use clap::{Args, ValueHint};
 use miette::{IntoDiagnostic, Report, miette};
 
 use crate::runtime::Control;
-use crate::server::observe::{ListenAddress, Metrics, Observed, Observer, Token, TokenError};
+use crate::server::observe::{FileReader, ListenAddress, Metrics, Observed, Observer, Token, TokenError};
 use crate::telemetry::live::Live;
 use crate::telemetry::trace_file::TraceFile;
 
@@ -108,7 +108,7 @@ impl Watch {
     ///
     /// # Errors
     /// The address cannot be listened on.
-    pub(super) async fn start(&self) -> miette::Result<Option<Observer>> {
+    pub(super) async fn start(&self, file: FileReader) -> miette::Result<Option<Observer>> {
         let Some((address, metrics, token)) = &self.listen else {
             return Ok(None);
         };
@@ -118,6 +118,7 @@ impl Watch {
             metrics: metrics.clone(),
             token: token.clone(),
             is_local: address.is_loopback(),
+            file,
         };
         let started = Observer::start(*address, observed).await;
         let observer = started.map_err(|error| {

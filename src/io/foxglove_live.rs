@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use foxglove::messages::{
     Color, CompressedImage, CubePrimitive, FrameTransform, FrameTransforms, ImageAnnotations, KeyValuePair,
@@ -32,6 +33,10 @@ use crate::outputs::{DetectedObject, DetectedObjects, Detections, Detections2D};
 
 /// Messages that wait for one client. A cloud takes megabytes, so there are few of them.
 const BACKLOG: usize = 32;
+/// Time that clients have for the last messages.
+const LAST_LOOK: Duration = Duration::from_millis(300);
+/// Longest time that clients may take to say farewell.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// Topic of transforms.
 const TRANSFORMS: &str = "/tf";
 
@@ -201,7 +206,7 @@ impl FoxgloveServer {
                 rotation: [turned.x, turned.y, turned.z, turned.w],
             };
             frame_transform(
-                &transform.header.frame_id,
+                transform.header.frame_id,
                 transform.child_frame_id,
                 transform.header.stamp_ns(),
                 &placed,
@@ -217,9 +222,17 @@ impl FoxgloveServer {
         let _ = show(&self.transforms, stamp_ns, || Ok(FrameTransforms { transforms }));
     }
 
-    /// Lets the clients go.
+    /// Lets the clients go, after a moment in which they can take what was sent to them. One that does not take it is not
+    /// waited for.
     pub async fn close(self) {
-        self.handle.stop().wait().await;
+        if self.handle.client_count() > 0 {
+            // Whoever stops the server drops what still waits for a client, and nothing tells when that is gone.
+            tokio::time::sleep(LAST_LOOK).await;
+        }
+        let closed = self.handle.stop().wait();
+        if tokio::time::timeout(FAREWELL, closed).await.is_err() {
+            tracing::debug!(address = %self.address, "a client of Foxglove did not take what was sent to it");
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use super::problem::{InvalidPipeline, PipelineError, Problem};
@@ -36,6 +37,8 @@ pub struct Overrides {
     pub record: Option<PathBuf>,
     /// File of the only JSON-lines sink.
     pub jsonl: Option<PathBuf>,
+    /// Where Foxglove connects to: see [`Pipeline::with_foxglove`].
+    pub foxglove: Option<SocketAddr>,
 }
 
 impl Pipeline {
@@ -63,7 +66,10 @@ impl Pipeline {
         let mut problems = Vec::new();
         let pipeline = understand(path, &source, overrides, environment, &mut problems);
         match pipeline {
-            Some(pipeline) if problems.is_empty() => Ok(pipeline),
+            Some(pipeline) if problems.is_empty() => Ok(match overrides.foxglove {
+                Some(address) => pipeline.with_foxglove(address),
+                None => pipeline,
+            }),
             _ => Err(invalid(source.name(), problems).into()),
         }
     }

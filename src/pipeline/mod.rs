@@ -7,7 +7,8 @@
 //! 2. `substitute`, `set`: `${VAR}` from the environment, `--set` from the command line.
 //! 3. `shape`: the tree against the JSON Schema, which is generated from the types in `raw`.
 //! 4. `validate`: names, connections, files; the result is a [`Pipeline`].
-//! 5. [`Pipeline::plan`]: the actors and channels that the runtime starts; [`Pipeline::mermaid`] draws them.
+//! 5. [`Pipeline::diff`]: what changes from one pipeline to another, for a run that takes the changes over.
+//! 6. [`Pipeline::plan`]: the actors and channels that the runtime starts; [`Pipeline::mermaid`] draws them.
 //!
 //! May be called by `telemetry`, `io`, `runtime` and `cli`; calls `device` for what
 //! can be set there.
@@ -16,6 +17,7 @@ mod bundle;
 mod camera;
 mod compute;
 mod connect;
+mod diff;
 mod faults;
 mod foxglove;
 mod graph;
@@ -44,6 +46,7 @@ mod words;
 
 pub use camera::{CameraSettings, ChannelOrder, Contraction, Preprocess, Upload, UploadLayout};
 pub use compute::{ComputeCost, ComputeRole, ComputeSettings};
+pub use diff::{ReloadDiff, ReloadStep};
 pub use foxglove::{FOXGLOVE_ADDRESS, FoxglovePublisherSettings};
 pub use load::Overrides;
 pub use plan::{Actor, ActorRole, Channel, Plan, RunsOn};

@@ -26,6 +26,9 @@ const GALLERY_SIDE_PX: usize = 960;
 /// Metres from the sensor to the edges of the gallery's pictures of sweeps.
 const GALLERY_EXTENT_M: f32 = 55.0;
 
+/// Who is told of the frames that a meter measures, and the accounts that it tells of.
+type Watchers = (Arc<dyn Progress>, Arc<Ledger>, (Arc<Board>, Live));
+
 /// One meter measures all frames of a run.
 pub(crate) struct Meter {
     clock: MonotonicClock,
@@ -75,7 +78,7 @@ impl Meter {
         options: LatencyOptions,
         gallery: bool,
         live: bool,
-        (progress, ledger, (board, watch)): (Arc<dyn Progress>, Arc<Ledger>, (Arc<Board>, Live)),
+        (progress, ledger, (board, watch)): Watchers,
     ) -> Self {
         Self {
             clock,

@@ -43,8 +43,8 @@ mod turns;
 
 pub use budget::{Budget, DetectorLoad, Finding};
 pub use control::{
-    Control, ControlError, DeviceStatus, PipelineStatus, QueueStatus, RunPhase, StageStatus, StreamFlow,
-    StreamStatus,
+    Control, ControlError, DeviceStatus, FailedStep, PipelineStatus, QueueStatus, ReloadReport, RunPhase,
+    StageStatus, StreamFlow, StreamStatus,
 };
 pub use drive::{TruthFrame, TruthImage};
 pub use error::RuntimeError;

@@ -286,6 +286,7 @@ async fn run_to_the_end(
             "a control is for one run, and this one has had its run".into(),
         ));
     }
+    *board.current().lock().await = Some(pipeline.clone());
     let mut supervision = pipeline.supervision.clone();
     if lossless {
         // What an actor held when it failed is missing, and how long anything takes depends on the machine.
@@ -377,6 +378,8 @@ async fn run_to_the_end(
             options.progress.subscribes(&source.node, &topics);
         }
         graph_log = start_compute(pipeline, &shared, options.load.as_ref(), &mut endings);
+        // Before the first frame, so that what happens to it is told as a change.
+        shared.board.started();
         start_sources(
             sources,
             pipeline,
@@ -389,7 +392,6 @@ async fn run_to_the_end(
     }
 
     let telling = tokio::spawn(tell_state(options.control.clone(), shared.live.clone()));
-    shared.board.started();
     let watchdog = watch_over(
         Arc::clone(&shared.board),
         shared.supervision.clone(),

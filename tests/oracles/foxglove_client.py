@@ -45,8 +45,10 @@ def told(name, message):
         sums = {axis: float(np.float64(table[axis]).sum()) for axis in "xyz"}
         return {"points": len(table), "fields": list(fields), "sums": sums, "frame_id": message.frame_id}
     if name in ("foxglove.RawImage", "foxglove.CompressedImage"):
-        kept = {key: getattr(message, key) for key in ("width", "height", "encoding", "step", "format") if hasattr(message, key)}
-        return kept | {"bytes": len(message.data), "sum": int(np.frombuffer(message.data, np.uint8).sum(dtype=np.int64)), "frame_id": message.frame_id}
+        keys = ("width", "height", "encoding", "step", "format", "frame_id")
+        kept = {key: getattr(message, key) for key in keys if hasattr(message, key)}
+        data = np.frombuffer(message.data, np.uint8)
+        return kept | {"bytes": len(data), "sum": int(data.sum(dtype=np.int64))}
     return MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
 
 
@@ -61,7 +63,9 @@ def stamp_ns(message):
 def main():
     url, stall = sys.argv[1], "--stall" in sys.argv
     channels, subscriptions = {}, {}
-    with connect(url, subprotocols=["foxglove.sdk.v1"], max_size=None, max_queue=1 if stall else 4096) as server:
+    waiting = 1 if stall else 4096
+    connection = connect(url, subprotocols=["foxglove.sdk.v1"], max_size=None, max_queue=waiting, ping_interval=None)
+    with connection as server:
         assert server.subprotocol == "foxglove.sdk.v1"
         try:
             for message in server:

@@ -22,14 +22,32 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub struct Watched {
     child: Option<Child>,
     address: SocketAddr,
+    head: String,
 }
 
 /// Answer to a request: code and body. `headers` end their lines.
 pub fn get(address: SocketAddr, method: &str, path: &str, headers: &str) -> (u16, String) {
+    ask(address, method, path, headers, "")
+}
+
+/// Answer to JSON that is posted.
+pub fn post(address: SocketAddr, path: &str, headers: &str, body: &str) -> (u16, Value) {
+    let headers = format!(
+        "{headers}Content-Type: application/json\r\nContent-Length: {}\r\n",
+        body.len()
+    );
+    let (code, answer) = ask(address, "POST", path, &headers, body);
+    (
+        code,
+        serde_json::from_str(&answer).unwrap_or_else(|_| panic!("{code} {answer}")),
+    )
+}
+
+fn ask(address: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
     let mut client = TcpStream::connect(address).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();
     let request =
-        format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}\r\n");
+        format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}\r\n{body}");
     client.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
@@ -61,11 +79,17 @@ impl Watched {
     pub fn start(lab: &Lab, arguments: &[&str]) -> Self {
         let mut arguments = arguments.to_vec();
         arguments.extend(["--listen", "127.0.0.1:0"]);
-        let mut child = lab.start(&arguments);
+        Self::start_on(lab, &arguments)
+    }
+
+    /// Starts a run whose arguments say where it listens.
+    pub fn start_on(lab: &Lab, arguments: &[&str]) -> Self {
+        let mut child = lab.start(arguments);
         // Byte by byte, so that what follows is still there for whoever reads the rest.
         let told = child.stderr.as_mut().unwrap();
-        let mut line = String::new();
+        let (mut head, mut line) = (String::new(), String::new());
         let address = loop {
+            head += &line;
             line.clear();
             let read = BufReader::with_capacity(1, &mut *told)
                 .read_line(&mut line)
@@ -78,7 +102,13 @@ impl Watched {
         Self {
             child: Some(child),
             address,
+            head,
         }
+    }
+
+    /// What it told before it listened.
+    pub fn head(&self) -> &str {
+        &self.head
     }
 
     /// Where it listens.

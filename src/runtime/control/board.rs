@@ -9,6 +9,7 @@ use super::params::LiveParams;
 use super::pulse::Pulse;
 use super::status::{DeviceStatus, PipelineStatus, QueueStatus, RunPhase, StageStatus, StreamStatus};
 use super::streams::{Places, StreamFlow, StreamSwitch};
+use crate::pipeline::Pipeline;
 use crate::runtime::channel::Gauge;
 use crate::runtime::health::{Health, HealthReport, Reason, ReasonKind};
 use crate::runtime::shutdown::Shutdown;
@@ -58,6 +59,8 @@ pub(crate) struct Board {
     device: OnceLock<String>,
     health: Mutex<Health>,
     told: watch::Sender<HealthReport>,
+    /// The pipeline as it runs, with the changes that were taken over.
+    current: tokio::sync::Mutex<Option<Pipeline>>,
     parts: Mutex<Parts>,
 }
 
@@ -82,6 +85,7 @@ impl Default for Board {
             device: OnceLock::new(),
             health: Mutex::new(health),
             told,
+            current: tokio::sync::Mutex::default(),
             parts: Mutex::default(),
         }
     }
@@ -101,6 +105,11 @@ impl Board {
     /// The run, while it lasts.
     pub(crate) fn lasting(&self) -> Option<&RunLink> {
         self.run.get().filter(|_| self.over.get().is_none())
+    }
+
+    /// The pipeline as it runs. Held while it is changed.
+    pub(crate) const fn current(&self) -> &tokio::sync::Mutex<Option<Pipeline>> {
+        &self.current
     }
 
     /// Nanoseconds of the run's clock; 0 before the run.

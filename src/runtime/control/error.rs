@@ -68,6 +68,12 @@ pub enum ControlError {
         /// Seconds that were waited.
         waited_s: u64,
     },
+    /// A pipeline that takes a new run.
+    #[error("nothing was changed: {}", changes.join("; "))]
+    NewRun {
+        /// The changes that a run cannot make, in words.
+        changes: Vec<String>,
+    },
     /// A deterministic run cannot be changed.
     #[error("a deterministic run repeats what it did, so it cannot be changed while it lasts")]
     Deterministic,

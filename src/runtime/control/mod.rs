@@ -8,6 +8,7 @@ mod board;
 mod error;
 mod params;
 mod pulse;
+mod reload;
 mod status;
 mod streams;
 
@@ -21,6 +22,7 @@ pub(crate) use board::{Board, RunLink, SourceLink};
 pub use error::ControlError;
 pub(crate) use params::LiveParams;
 pub(crate) use pulse::{Holding, Pulse};
+pub use reload::{FailedStep, ReloadReport};
 pub use status::{DeviceStatus, PipelineStatus, QueueStatus, RunPhase, StageStatus, StreamStatus};
 pub use streams::StreamFlow;
 pub(crate) use streams::{OutletStreams, Places, StampEvent, StreamSwitch};

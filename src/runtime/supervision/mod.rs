@@ -125,6 +125,8 @@ impl Supervisor {
         let mut done_before = 0;
         loop {
             let incarnation: PreparedActor<A> = A::prepare();
+            // An actor that nobody can reach any more stops.
+            let reachable = incarnation.actor_ref().clone();
             let cause;
             (actor, cause) = match incarnation.run(actor).await {
                 Ok((_, ActorStopReason::Normal | ActorStopReason::SupervisorRestart)) => {
@@ -138,6 +140,7 @@ impl Supervisor {
                     return Some(RuntimeError::ActorDied { actor: name, reason });
                 }
             };
+            drop(reachable);
             actor.mend().await;
             let done = pulse.done();
             let worked = done > std::mem::replace(&mut done_before, done);

@@ -53,6 +53,7 @@ pub(super) fn routes() -> Router<Shared> {
         .route("/control/add_stream", post(add_stream))
         .route("/control/remove_stream", post(remove_stream))
         .route("/control/set_param", post(set_param))
+        .route("/control/reload", post(reload))
 }
 
 async fn look(State(observed): State<Shared>) -> Response {
@@ -105,6 +106,30 @@ async fn set_param(State(observed): State<Shared>, body: Body<Parameter>) -> Res
     .await
 }
 
+/// Takes the pipeline file over as it is now.
+async fn reload(State(observed): State<Shared>) -> Response {
+    let (control, file) = (observed.control.clone(), observed.file.clone());
+    let reloading = tokio::spawn(async move {
+        let read = tokio::task::spawn_blocking(move || file.read()).await;
+        let pipeline = read
+            .map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?
+            .map_err(|told| (StatusCode::UNPROCESSABLE_ENTITY, told))?;
+        let reloaded = control.reload(&pipeline).await;
+        reloaded.map_err(|error| (code_of(&error), error.to_string()))
+    });
+    match reloading.await {
+        Ok(Ok(report)) => {
+            let code = match report.is_complete() {
+                true => StatusCode::OK,
+                false => StatusCode::CONFLICT,
+            };
+            (code, Json(report)).into_response()
+        }
+        Ok(Err((code, told))) => refuse(code, &told),
+        Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
 /// Makes a change, also if the client does not wait for it, and answers.
 async fn change<T, F>(control: &Control, body: Body<T>, make: impl FnOnce(Control, T) -> F) -> Response
 where
@@ -124,9 +149,10 @@ where
 const fn code_of(error: &ControlError) -> StatusCode {
     match error {
         ControlError::Node { .. } | ControlError::Stream { .. } => StatusCode::NOT_FOUND,
-        ControlError::NotRunning | ControlError::Deterministic | ControlError::Flow { .. } => {
-            StatusCode::CONFLICT
-        }
+        ControlError::NotRunning
+        | ControlError::Deterministic
+        | ControlError::Flow { .. }
+        | ControlError::NewRun { .. } => StatusCode::CONFLICT,
         ControlError::StillUnderWay { .. } => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::UNPROCESSABLE_ENTITY,
     }

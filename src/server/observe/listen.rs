@@ -153,7 +153,7 @@ impl Listener for LimitedListener {
                 }
                 Err(error) => {
                     tracing::debug!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    sleep(ACCEPT_PAUSE).await;
                 }
             }
         }

@@ -8,6 +8,8 @@ mod recorder;
 mod routes;
 mod token;
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
@@ -18,6 +20,7 @@ pub use listen::{
 pub use recorder::{Metrics, MetricsError};
 pub use token::{Token, TokenError};
 
+use crate::pipeline::Pipeline;
 use crate::runtime::Control;
 use crate::telemetry::live::Live;
 
@@ -44,6 +47,33 @@ pub struct Observed {
     pub token: Option<Token>,
     /// Whether only this machine can reach the address.
     pub is_local: bool,
+    /// Reads the pipeline file again, to be taken over.
+    pub file: FileReader,
+}
+
+/// Reads the pipeline file of a run again; what is wrong with it, in words.
+#[derive(Clone)]
+pub struct FileReader(Arc<dyn Fn() -> Result<Pipeline, String> + Send + Sync>);
+
+impl FileReader {
+    /// A reader that does this.
+    pub fn new(read: impl Fn() -> Result<Pipeline, String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(read))
+    }
+
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn read(&self) -> Result<Pipeline, String> {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for FileReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FileReader")
+    }
 }
 
 /// A server that is running. Dropping it ends it.

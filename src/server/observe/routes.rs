@@ -22,7 +22,11 @@ const BODY_BYTES: usize = 64 * 1024;
 const ANSWER: Duration = Duration::from_secs(35);
 
 /// Paths, as `/` lists them.
-const ROUTES: [(&str, &str); 11] = [
+const ROUTES: [(&str, &str); 12] = [
+    (
+        "POST /control/reload",
+        "read the pipeline file again and take over what changed",
+    ),
     ("GET /", "this list"),
     (
         "GET /health",

@@ -104,6 +104,8 @@ impl DeviceGauge {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
 
     const S: u64 = 1_000_000_000;

@@ -144,6 +144,8 @@ impl Recent {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
 
     const MS: u64 = 1_000_000;
