@@ -73,7 +73,8 @@ pub(super) async fn start_detectors(
     let mut outputs = Vec::new();
     let mut results: Vec<Receiver<Sample<Inferred>>> = Vec::new();
     for (name, _) in &nodes {
-        let capacity = shared.capacity("device", &finish_name(name));
+        // One more, so that a worker that stands still and the one in its place do not take them all.
+        let capacity = shared.capacity("device", &finish_name(name)) + 1;
         let (tx, rx) = channel::bounded(capacity, OnFull::Block);
         shared.board.add_queue("device", &finish_name(name), tx.gauge());
         // As many output slots as places in the channel: results always find room there.
@@ -162,7 +163,7 @@ pub(super) async fn start_detectors(
             index,
             model: Arc::clone(&host.model),
             slots: pools,
-            output: device_tx.clone(),
+            output: Mutex::new(Some(device_tx.clone())),
             ledger: Arc::clone(&shared.ledger),
             clock: shared.clock,
             poses: poses.clone().filter(|_| host.world_frame.is_some()),
