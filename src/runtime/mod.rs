@@ -22,6 +22,7 @@ mod meter;
 mod models;
 mod outlets;
 mod owner;
+mod playback;
 mod poses;
 mod prepare;
 mod ros;
