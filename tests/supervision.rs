@@ -250,10 +250,14 @@ fn a_worker_that_stands_still_loses_its_frame_and_another_takes_its_place() {
         let run = run_with(&lab, &fault, &[("supervision.watchdog_ms", "400")]);
         assert_eq!(run.drops(), [(actor.to_owned(), "stalled", 1)]);
         assert_eq!(written(&lab), all_but([8]), "{actor}");
+        // It still stands there.
+        let stalled = Reason::Stalled {
+            actor: actor.to_owned(),
+        };
+        let reasons = &run.status.health.reasons;
         assert!(
-            run.because().contains(&format!("{actor} is stalled").as_str()),
-            "{:?}",
-            run.because()
+            reasons.iter().any(|active| active.reason == stalled),
+            "{reasons:?}"
         );
         assert!(run.balanced().faults.is_empty());
     }

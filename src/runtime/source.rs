@@ -199,7 +199,6 @@ impl kameo::Actor for Source {
             };
             match handed {
                 Ok(Handover::Message { message, released_ns }) => {
-                    let _holding = self.watch.begin();
                     self.release(message, released_ns).await;
                 }
                 Ok(Handover::Lost { topic, count, reason }) => self.lost(&topic, count, reason),
@@ -400,6 +399,7 @@ impl Source {
             return;
         };
         stream.arrived(taken_ns);
+        let holding = self.watch.begin();
         let id = self.ledger.frame_in(stream.id);
         if let Some(releasing) = &mut self.releasing {
             releasing.frame = Some(id);
@@ -451,6 +451,8 @@ impl Source {
             message: Arc::clone(message),
             payload: (),
         };
+        // To wait for a full channel is not to stand still: whoever does stands after it.
+        drop(holding);
         if let Some((lost, reason)) = outlet.channel.send(sample).await.lost() {
             self.ledger.frame_dropped(lost.meta.id, &outlet.node, reason);
         }
