@@ -6,7 +6,7 @@ mod live;
 #[path = "support/tiny.rs"]
 mod tiny;
 
-use live::{answer, of, pipeline, start};
+use live::{answer, of, pipeline, start, with_nodes};
 use sensorium::pipeline::{Pipeline, ReloadStep};
 use sensorium::runtime::PipelineState::{Degraded, Ready};
 use sensorium::runtime::{Control, ControlError, Reason, RunPhase, StreamFlow};
@@ -184,31 +184,15 @@ fn a_stream_without_a_place_gets_the_one_of_a_stream_that_is_drained() {
 #[test]
 fn a_reload_takes_parameters_sinks_and_topics_over_without_losing_a_frame() {
     let lab = lab();
-    let path = |name: &str| lab.path(name).display().to_string();
     let own = [("nodes.camera.topics", "[/front, /rear]")];
-    let second = format!(
-        "{{ kind: jsonl, input: detector, path: '{}' }}",
-        path("second.jsonl")
-    );
-    let moved = format!(
-        "{{ kind: jsonl, input: detector, path: '{}' }}",
-        path("moved.jsonl")
-    );
-    let load = |set: &[(&str, &str)]| {
+    let second = "second: { kind: jsonl, input: detector, path: second.jsonl }";
+    let moved = "second: { kind: jsonl, input: detector, path: moved.jsonl }";
+    let load_with = |nodes: &[&str], set: &[(&str, &str)]| {
         let mut all = vec![("nodes.camera.rate", "1.0")];
         all.extend(set);
-        let jsonl = path("out.jsonl");
-        all.push(("nodes.jsonl.path", &jsonl));
-        let overrides = sensorium::pipeline::Overrides {
-            set: all
-                .iter()
-                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-                .collect(),
-            bag: Some(lab.path("bag.mcap")),
-            ..Default::default()
-        };
-        Pipeline::load(&lab.path("tiny.yaml"), &overrides).unwrap()
+        with_nodes(&lab, nodes, &all)
     };
+    let load = |set: &[(&str, &str)]| load_with(&[], set);
     let run = start(load(&own));
     run.until_out("/front", 5);
 
@@ -234,11 +218,7 @@ fn a_reload_takes_parameters_sinks_and_topics_over_without_losing_a_frame() {
     assert!(run.control.status().parameters.is_empty());
 
     // A second sink and another threshold.
-    let more = load(&[
-        own[0],
-        ("models.squares.score_threshold", "0.5"),
-        ("nodes.second", &second),
-    ]);
+    let more = load_with(&[second], &[own[0], ("models.squares.score_threshold", "0.5")]);
     let report = answer(run.control.reload(&more)).unwrap();
     let expected = [
         ReloadStep::SetParameter {
@@ -256,11 +236,11 @@ fn a_reload_takes_parameters_sinks_and_topics_over_without_losing_a_frame() {
     run.until("lines in the second file", |_| lines_of("second.jsonl") > 5);
 
     // The second sink writes elsewhere, and a topic goes.
-    let elsewhere = load(&[
+    let front = [
         ("nodes.camera.topics", "[/front]"),
         ("models.squares.score_threshold", "0.5"),
-        ("nodes.second", &moved),
-    ]);
+    ];
+    let elsewhere = load_with(&[moved], &front);
     let report = answer(run.control.reload(&elsewhere)).unwrap();
     let expected = [
         ReloadStep::ReopenSink {
@@ -275,23 +255,12 @@ fn a_reload_takes_parameters_sinks_and_topics_over_without_losing_a_frame() {
     run.until("lines in the third file", |_| lines_of("moved.jsonl") > 5);
 
     // A sink that cannot be opened stops the reload there; the run goes on, and a good file is taken over from there.
-    let nowhere = format!(
-        "{{ kind: jsonl, input: detector, path: '{}' }}",
-        path("no/such/folder.jsonl")
-    );
-    let bad = load(&[
-        ("nodes.camera.topics", "[/front]"),
-        ("models.squares.score_threshold", "0.5"),
-        ("nodes.second", &moved),
-        ("nodes.third", &nowhere),
-    ]);
+    let nowhere = "third: { kind: jsonl, input: detector, path: no/such/folder.jsonl }";
+    let bad = load_with(&[moved, nowhere], &front);
     let report = answer(run.control.reload(&bad)).unwrap();
     assert!(!report.is_complete());
     assert!(report.failed.unwrap().reason.contains("cannot write"));
-    let closed = load(&[
-        ("nodes.camera.topics", "[/front]"),
-        ("models.squares.score_threshold", "0.5"),
-    ]);
+    let closed = load(&front);
     let report = answer(run.control.reload(&closed)).unwrap();
     assert_eq!(
         report.done,

@@ -282,13 +282,9 @@ fn loads(vehicle: &Vehicle, sensors: &BTreeMap<&str, &VehicleSensor>) -> Vec<Det
         DetectorLoad {
             detector: detector.clone(),
             model: model.clone(),
-            streams: streams.len(),
+            streams: inputs.len(),
             max_streams: vehicle.pipeline.models[model].max_streams,
-            frames_per_s: streams
-                .iter()
-                .filter_map(|stream| sensors.get(stream.sensor.as_str()))
-                .map(|sensor| sensor.rate_hz)
-                .sum(),
+            frames_per_s: inputs.iter().map(|input| input.rate_hz).sum(),
             expected_ms: streams.iter().find_map(|stream| stream.expected_ms),
         }
     };

@@ -88,7 +88,8 @@ pub(super) async fn start_detectors(
     let mut lanes = Vec::new();
     let mut results: Vec<Receiver<Sample<Inferred>>> = Vec::new();
     for (name, settings) in &nodes {
-        let capacity = shared.capacity("device", &finish_name(name));
+        // One more, so that a worker that stands still and the one in its place do not take them all.
+        let capacity = shared.capacity("device", &finish_name(name)) + 1;
         let (tx, rx) = shared.channel("device", &finish_name(name), capacity, OnFull::Block);
         let model = &pipeline.models[&settings.model];
         let (batch, timeout_us) = match &model.batch {
@@ -193,7 +194,7 @@ pub(super) async fn start_detectors(
             model: Arc::clone(&host.model),
             admission: Admission::new(pipeline.models[&settings.model].max_in_flight),
             slots: pools,
-            output: device_tx.clone(),
+            output: Mutex::new(Some(device_tx.clone())),
             ledger: Arc::clone(&shared.ledger),
             clock: shared.clock,
             poses: poses.clone().filter(|_| host.world_frame.is_some()),

@@ -47,6 +47,11 @@ impl SinkList {
         *sinks = sinks.iter().cloned().chain([sink]).collect();
     }
 
+    /// Takes all sinks away.
+    fn close(&self) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::default();
+    }
+
     /// Takes the sink of a node away: it gets no more results.
     pub(crate) fn remove(&self, node: &str) {
         let mut sinks = self.0.write().unwrap_or_else(PoisonError::into_inner);
@@ -141,5 +146,9 @@ impl StageLogic for Finish {
         if let Some(meter) = &self.meter {
             meter.published(&sample);
         }
+    }
+
+    fn close(&self) {
+        self.sinks.close();
     }
 }

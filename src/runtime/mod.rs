@@ -27,6 +27,7 @@ mod meter;
 mod models;
 mod outlets;
 mod owner;
+mod playback;
 mod poses;
 mod prepare;
 mod ros;

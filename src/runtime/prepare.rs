@@ -37,8 +37,8 @@ pub(crate) struct Prepare {
     pub admission: Admission,
     /// Slots of the device, one pool an input.
     pub slots: Vec<SlotPool>,
-    /// Channel to the device owner.
-    pub output: Sender<Sample<Prepared>>,
+    /// Channel to the device owner, until the stage has ended.
+    pub output: Mutex<Option<Sender<Sample<Prepared>>>>,
     /// Accounts.
     pub ledger: Arc<Ledger>,
     /// Clock of the run.
@@ -156,9 +156,18 @@ impl StageLogic for Prepare {
     }
 
     async fn emit(&self, sample: Sample<Prepared>) {
-        if let Some((lost, reason)) = self.output.send(sample).await.lost() {
+        let output = self.output.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let lost = match output {
+            Some(output) => output.send(sample).await.lost(),
+            None => Some((sample, DropReason::ShuttingDown)),
+        };
+        if let Some((lost, reason)) = lost {
             self.ledger.frame_dropped(lost.meta.id, &self.name, reason);
         }
+    }
+
+    fn close(&self) {
+        *self.output.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 

@@ -7,8 +7,7 @@
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use kameo::actor::{ActorRef, WeakActorRef};
 use kameo::error::ActorStopReason;
@@ -19,23 +18,19 @@ use super::channel::Sender;
 use super::control::{Board, OutletStreams, Places, StampEvent, StreamFlow, StreamSwitch};
 use super::frame::{FrameMeta, Message, Sample};
 use super::health::{Reason, ReasonKind};
+pub(crate) use super::playback::{Feed, Place, Playback};
+use super::playback::{Handover, Schedule};
 use super::poses::{Poses, TF_STATIC_TOPIC};
 use super::ros::Audience;
 use super::shutdown::Shutdown;
 use super::supervision::{ActorWatch, SourcesOver, Supervised};
 use super::topics::PlayedTopic;
-use super::turns::{Release, Turn, Turns};
+use super::turns::{Release, Turn};
 use crate::io::cdr::CdrReader;
 use crate::io::messages::{HeaderMsg, TF_TYPE};
 use crate::perception::Sensor;
 use crate::pipeline::Rate;
 use crate::telemetry::{DropReason, FrameId, FrameTimes, Ledger, MonotonicClock, Stage};
-
-/// Longest sleep between two looks at whether the run is over.
-const NAP: Duration = Duration::from_millis(50);
-
-/// Time between two looks at whether frames are settled.
-const SETTLED_LOOK: Duration = Duration::from_micros(100);
 
 /// Troubles of a bag that are told one by one; a bag that is broken throughout has more than anyone reads.
 const TROUBLES_TOLD: u64 = 5;
@@ -93,56 +88,6 @@ pub(crate) trait TopicDesk: fmt::Debug + Send + Sync {
 
     /// Plays it no more.
     fn remove(&self, topic: &str);
-}
-
-/// What a source plays.
-pub(crate) trait Feed: Send {
-    /// Hands over every message in its turn, until there is none left or nobody takes them any more. Called again after
-    /// a panic, it goes on with what was not handed over.
-    fn play(&mut self, stage: &Playback);
-}
-
-/// Where a feed hands over, and when.
-pub(crate) struct Playback {
-    rate: Rate,
-    clock: MonotonicClock,
-    shutdown: Shutdown,
-    hand_over: flume::Sender<Handover>,
-    schedule: Schedule,
-    watch: ActorWatch,
-    order: Option<Place>,
-    ledger: Option<Arc<Ledger>>,
-}
-
-/// The place of a source among those of a deterministic run.
-#[derive(Debug, Clone)]
-pub(crate) struct Place {
-    /// The order that they keep.
-    pub turns: Arc<Turns>,
-    /// Position of the source.
-    pub source: usize,
-}
-
-/// When the playing began, and the time of the first message in nanoseconds. It outlives a thread that panics.
-type Schedule = Arc<Mutex<Option<(Instant, u64)>>>;
-
-/// What the feed's thread hands over.
-#[derive(Debug)]
-enum Handover {
-    /// A message and the time at which it should enter the pipeline.
-    Message {
-        message: Message,
-        released_ns: Option<u64>,
-        release: Option<Release>,
-    },
-    /// Messages that never got here.
-    Lost {
-        topic: Arc<str>,
-        count: u64,
-        reason: DropReason,
-    },
-    /// The bag is damaged from here on.
-    Damaged(String),
 }
 
 /// The actor.
@@ -266,7 +211,6 @@ impl kameo::Actor for Source {
                     released_ns,
                     release,
                 }) => {
-                    let _holding = self.watch.begin();
                     self.release(message, released_ns, release.as_ref()).await;
                 }
                 Ok(Handover::Lost { topic, count, reason }) => self.lost(&topic, count, reason),
@@ -480,6 +424,7 @@ impl Source {
             return;
         };
         stream.arrived(taken_ns);
+        let holding = self.watch.begin();
         let id = self.ledger.frame_in(stream.id);
         let turn = turn.map_or_else(Turn::default, |release| release.open(id, receiver));
         if let Some(releasing) = &mut self.releasing {
@@ -541,6 +486,8 @@ impl Source {
             message: Arc::clone(message),
             payload: (),
         };
+        // To wait for a full channel is not to stand still: whoever does stands after it.
+        drop(holding);
         if let Some((lost, reason)) = outlet.channel.send(sample).await.lost() {
             self.ledger.frame_dropped(lost.meta.id, &outlet.node, reason);
         }
@@ -571,178 +518,6 @@ impl Source {
             Some(StampEvent::Regular) => self.board.clear(ReasonKind::ClockJump, &stream.name),
             None => {}
         }
-    }
-}
-
-impl Playback {
-    /// Hands a message over when it is due; `false` if nobody takes it any more.
-    pub(crate) fn hand_over(&self, message: Message) -> bool {
-        self.watch.worker_meets_frame();
-        let release = match &self.order {
-            None => None,
-            Some(Place { turns, source }) => match turns.wait(*source, message.log_time_ns) {
-                None => return false,
-                turn => turn,
-            },
-        };
-        let released_ns = match self.rate {
-            Rate::Max => None,
-            Rate::Times(speed) => {
-                let mut schedule = self.schedule.lock().unwrap_or_else(PoisonError::into_inner);
-                let (start, first_ns) = *schedule.get_or_insert((Instant::now(), message.log_time_ns));
-                drop(schedule);
-                let offset_ns = message.log_time_ns.saturating_sub(first_ns) as f64 / speed;
-                let due = start + Duration::from_nanos(offset_ns as u64);
-                if !sleep_until(due, &self.shutdown) {
-                    return false;
-                }
-                Some(self.clock.at_ns(due))
-            }
-        };
-        let message = Handover::Message {
-            message,
-            released_ns,
-            release,
-        };
-        self.hand_over.send(message).is_ok()
-    }
-
-    /// Hands a message over that came just now; `false` if nobody takes it any more.
-    pub(crate) fn hand_over_live(&self, message: Message, arrived: Instant) -> bool {
-        self.watch.worker_meets_frame();
-        let released_ns = Some(self.clock.at_ns(arrived));
-        self.hand_over
-            .send(Handover::Message {
-                message,
-                released_ns,
-                release: None,
-            })
-            .is_ok()
-    }
-
-    /// Hands a message over at `due`, or as soon after it as the source takes it: how long after. `None` if nobody takes
-    /// it any more.
-    pub(crate) fn hand_over_at(&self, message: Message, due: Instant) -> Option<Duration> {
-        if !sleep_until(due, &self.shutdown) {
-            return None;
-        }
-        let released_ns = Some(self.clock.at_ns(due));
-        let message = Handover::Message {
-            message,
-            released_ns,
-            release: None,
-        };
-        self.hand_over.send(message).ok()?;
-        Some(due.elapsed())
-    }
-
-    /// A time on the clock of the run.
-    pub(crate) fn at_ns(&self, at: Instant) -> u64 {
-        self.clock.at_ns(at)
-    }
-
-    /// Frames of all streams that came in so far.
-    pub(crate) fn frames_in(&self) -> u64 {
-        let accounts = self.ledger.iter().flat_map(|ledger| ledger.accounts());
-        accounts.map(|account| account.frames_in).sum()
-    }
-
-    /// Waits until so many frames came in and none of them is under way; `false` if the run ended meanwhile.
-    pub(crate) fn settled(&self, frames_in: u64) -> bool {
-        let Some(ledger) = &self.ledger else { return false };
-        loop {
-            let accounts = ledger.accounts();
-            let came: u64 = accounts.iter().map(|account| account.frames_in).sum();
-            if came >= frames_in && accounts.iter().all(|account| account.open == 0) {
-                return true;
-            }
-            if self.is_over() {
-                return false;
-            }
-            std::thread::sleep(SETTLED_LOOK);
-        }
-    }
-
-    /// Tells of messages that never got here; `false` if nobody counts them any more.
-    pub(crate) fn lost(&self, topic: &Arc<str>, count: u64, reason: DropReason) -> bool {
-        let topic = Arc::clone(topic);
-        count == 0
-            || self
-                .hand_over
-                .send(Handover::Lost { topic, count, reason })
-                .is_ok()
-    }
-
-    /// Whether the run is over.
-    pub(crate) fn is_over(&self) -> bool {
-        self.shutdown.is_draining() || self.hand_over.is_disconnected()
-    }
-
-    /// Tells that something cannot be read.
-    pub(crate) fn damaged(&self, reason: String) {
-        // The receiver is gone only if the run is over.
-        let _ = self.hand_over.send(Handover::Damaged(reason));
-    }
-}
-
-impl Drop for Playback {
-    fn drop(&mut self) {
-        if let Some(Place { turns, source }) = &self.order {
-            turns.over(*source);
-        }
-    }
-}
-
-/// The messages of a feed, as long as they take no more than `memory_bytes`, and whether there were more.
-///
-/// # Errors
-/// What the first place is that cannot be read.
-pub(super) fn collect(mut feed: Box<dyn Feed>, memory_bytes: u64) -> Result<(Vec<Message>, bool), String> {
-    let (hand_over, messages) = flume::bounded(0);
-    let playback = Playback {
-        rate: Rate::Max,
-        clock: MonotonicClock::start(),
-        shutdown: Shutdown::default(),
-        hand_over,
-        schedule: Schedule::default(),
-        watch: ActorWatch::none("load"),
-        order: None,
-        ledger: None,
-    };
-    std::thread::scope(|scope| {
-        scope.spawn(move || feed.play(&playback));
-        let (mut kept, mut bytes) = (Vec::new(), 0_u64);
-        // Dropped at the end of this block, which ends a feed that has more.
-        let messages = messages;
-        while let Ok(handed) = messages.recv() {
-            match handed {
-                Handover::Message { mut message, .. } => {
-                    bytes = bytes.saturating_add(message.data.len() as u64);
-                    if bytes > memory_bytes {
-                        return Ok((kept, true));
-                    }
-                    message.beside = Vec::new();
-                    kept.push(message);
-                }
-                Handover::Lost { .. } => {}
-                Handover::Damaged(reason) => return Err(reason),
-            }
-        }
-        Ok((kept, false))
-    })
-}
-
-/// Sleeps until `due`; `false` if the run ended meanwhile.
-pub(super) fn sleep_until(due: Instant, shutdown: &Shutdown) -> bool {
-    loop {
-        if shutdown.is_draining() {
-            return false;
-        }
-        let left = due.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return true;
-        }
-        std::thread::sleep(left.min(NAP));
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kameo::actor::{ActorRef, WeakActorRef};
+use kameo::error::ActorStopReason;
 use kameo::mailbox::{MailboxReceiver, Signal};
 use tokio::task::{JoinError, JoinHandle};
 
@@ -45,6 +46,10 @@ pub trait StageLogic: Send + Sync + 'static {
 
     /// Hands a finished frame on.
     fn emit(&self, sample: Sample<Self::Out>) -> impl Future<Output = ()> + Send;
+
+    /// Lets go of the ways to those after it: nothing is handed on any more. A worker that stands still keeps the logic
+    /// alive, and must not keep them waiting.
+    fn close(&self) {}
 }
 
 type Finished<T> = Result<Sample<T>, DropReason>;
@@ -223,6 +228,13 @@ impl<L: StageLogic> kameo::Actor for Stage<L> {
         Ok(stage)
     }
 
+    async fn on_stop(&mut self, _: WeakActorRef<Self>, reason: ActorStopReason) -> Result<(), StageError> {
+        if matches!(reason, ActorStopReason::Normal) {
+            self.logic.close();
+        }
+        Ok(())
+    }
+
     async fn next(
         &mut self,
         _: WeakActorRef<Self>,
@@ -258,6 +270,7 @@ impl<L: StageLogic> Supervised for Stage<L> {
     }
 
     async fn give_up(mut self) {
+        self.logic.close();
         // Workers cannot be stopped; what they hold is accounted for without waiting for them.
         for work in std::mem::take(&mut self.under_way) {
             self.lose(work.id, DropReason::ShuttingDown);

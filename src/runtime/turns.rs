@@ -229,10 +229,4 @@ impl SinkInput {
             }
         }
     }
-
-    /// A result that waits, in whatever order, for accounting at the end.
-    pub(crate) fn try_recv(&mut self) -> Option<SinkItem> {
-        let held = self.held.pop_first().map(|(_, item)| item);
-        held.or_else(|| self.items.try_recv())
-    }
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod command;
+mod diff;
 mod hostile;
 mod mistakes;
 mod overrides;

@@ -42,6 +42,28 @@ pub fn pipeline(lab: &Lab, set: &[(&str, &str)]) -> Pipeline {
     Pipeline::load(&lab.path("tiny.yaml"), &overrides).unwrap_or_else(|error| panic!("{error:?}"))
 }
 
+/// As [`pipeline`], with more nodes, each as a line of the file; the source plays at this rate.
+pub fn with_nodes(lab: &Lab, nodes: &[&str], set: &[(&str, &str)]) -> Pipeline {
+    let text = std::fs::read_to_string(lab.path("tiny.yaml")).unwrap();
+    let more: String = nodes.iter().map(|node| format!("  {node}\n")).collect();
+    let text = text.replace("nodes:\n", &format!("nodes:\n{more}"));
+    let own = |&(key, value): &(&str, &str)| (key.to_owned(), value.to_owned());
+    let jsonl = lab.path("out.jsonl").display().to_string();
+    let overrides = Overrides {
+        set: set
+            .iter()
+            .chain(&[("nodes.jsonl.path", &*jsonl)])
+            .map(own)
+            .collect(),
+        bag: Some(lab.path("bag.mcap")),
+        ..Overrides::default()
+    };
+    Pipeline::parse(&lab.path("tiny.yaml"), text, &overrides, &|name| {
+        std::env::var(name)
+    })
+    .unwrap_or_else(|error| panic!("{error:?}"))
+}
+
 /// A run under way.
 pub struct Running {
     pub control: Control,

@@ -14,8 +14,8 @@ use super::work::Work;
 use super::{ComputeMessage, Item, Origin, merge_origins};
 use crate::pipeline::ComputeRole;
 use crate::runtime::channel::{Receiver, Sender};
+use crate::runtime::playback::sleep_until;
 use crate::runtime::shutdown::Shutdown;
-use crate::runtime::source::sleep_until;
 use crate::telemetry::{DropReason, Ledger, MonotonicClock, StreamId};
 
 /// One receiver of a node's messages.

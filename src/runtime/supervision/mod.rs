@@ -31,7 +31,7 @@ use super::health::{Reason, ReasonKind};
 use super::run::Shared;
 
 /// An actor that may be started again with what it had.
-pub(crate) trait Supervised: kameo::Actor<Args = Self> + Sized {
+pub(crate) trait Supervised: kameo::Actor<Args = Self, Error: fmt::Display> + Sized {
     /// Settles the frame that the actor held when it failed, and makes it fit to be started again.
     fn mend(&mut self) -> impl Future<Output = ()> + Send;
 
@@ -133,10 +133,10 @@ impl Supervisor {
                     self.watch.clear(ReasonKind::Restarting);
                     return None;
                 }
-                Ok((actor, ActorStopReason::Panicked(error))) => (actor, words(&error)),
+                Ok((actor, ActorStopReason::Panicked(error))) => (actor, words::<A>(&error)),
                 Ok((actor, reason)) => (actor, format!("{reason:?}")),
                 Err(error) => {
-                    let reason = words(&error);
+                    let reason = words::<A>(&error);
                     return Some(RuntimeError::ActorDied { actor: name, reason });
                 }
             };
@@ -198,6 +198,8 @@ impl fmt::Debug for Supervisor {
 }
 
 /// What a panic or an error says.
-fn words(error: &PanicError) -> String {
-    error.with_str(str::to_owned).unwrap_or_else(|| error.to_string())
+fn words<A: Supervised>(error: &PanicError) -> String {
+    let said = error.with_str(str::to_owned);
+    said.or_else(|| error.with_downcast_ref(|error: &A::Error| error.to_string()))
+        .unwrap_or_else(|| error.to_string())
 }

@@ -140,7 +140,6 @@ fn stall_of(fault: &ActorFault) -> Duration {
     Duration::from_millis(fault.for_ms.into())
 }
 
-#[expect(clippy::panic, reason = "it is asked for")]
 fn injected(fault: &ActorFault) {
     panic!("the pipeline file injects a fault into {}", fault.actor);
 }
