@@ -3,8 +3,8 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
 /// Parts that a free value may have, itself counted.
@@ -94,7 +94,10 @@ where
                     return Err(A::Error::invalid_length(N + 1, &self));
                 }
                 if entries.iter().any(|(known, _)| *known == name) {
-                    return Err(A::Error::custom(format_args!("`{}` is there twice", super::error::shown(&name))));
+                    return Err(A::Error::custom(format_args!(
+                        "`{}` is there twice",
+                        super::error::shown(&name)
+                    )));
                 }
                 entries.push((name, map.next_value()?));
             }
@@ -162,7 +165,9 @@ impl<'de> Visitor<'de> for Part<'_> {
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
         let number = Number::from_f64(value);
-        number.map(Value::Number).ok_or_else(|| E::custom("a number that is not finite"))
+        number
+            .map(Value::Number)
+            .ok_or_else(|| E::custom("a number that is not finite"))
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Value, E> {
