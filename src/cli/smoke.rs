@@ -196,11 +196,8 @@ pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
     failures.extend(check_bad_request(&client).into_diagnostic()?);
     let model = health.model.unwrap_or_default();
     let verdict = if failures.is_empty() { "ok" } else { "FAILED" };
-    report::print(
-        &format!("{model}: {verdict} {}", summary.join(" "))
-            .trim_end()
-            .to_owned(),
-    )?;
+    let line = format!("{model}: {verdict} {}", summary.join(" "));
+    report::print(line.trim_end())?;
     for failure in &failures {
         report::show(&miette!("{failure}"));
     }

@@ -66,15 +66,6 @@ pub struct ModelAnswer {
     pub owned_by: String,
 }
 
-/// The device of `/info`.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "Device")]
-pub struct DeviceAnswer {
-    /// What the device says of itself.
-    #[serde(flatten)]
-    pub facts: BTreeMap<String, Value>,
-}
-
 /// What `/predict` takes of this model.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "InputLimits")]

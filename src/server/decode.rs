@@ -121,9 +121,9 @@ pub(super) fn decode(
         let image = image.ok_or_else(|| Problem::Input("images: missing: expected one image".to_owned()))?;
         (Frame::Image(image.image), image.camera, None)
     };
-    let default_frame = match facts.sensor {
-        Sensor::Camera => "camera",
-        Sensor::Lidar => "base_link",
+    let default_frame = match facts.sensor == Sensor::Camera {
+        true => "camera",
+        false => "base_link",
     };
     Ok(Decoded {
         frame,
@@ -139,6 +139,14 @@ pub(super) fn decode(
     })
 }
 
+/// The field of a request that a model's input is in. Models of other sensors are not opened.
+pub(super) fn input_of(sensor: Sensor) -> &'static str {
+    match sensor == Sensor::Camera {
+        true => "images",
+        false => "points",
+    }
+}
+
 /// Whether a request has exactly the input that a model takes.
 fn one_input(request: &PredictRequest, sensor: Sensor) -> Result<(), Problem> {
     let given = [
@@ -146,10 +154,7 @@ fn one_input(request: &PredictRequest, sensor: Sensor) -> Result<(), Problem> {
         ("images", !request.images.is_empty()),
         ("inputs", request.inputs.is_some()),
     ];
-    let wanted = match sensor {
-        Sensor::Camera => "images",
-        Sensor::Lidar => "points",
-    };
+    let wanted = input_of(sensor);
     let input = |text: String| Err(Problem::Input(text));
     let mut there = given.iter().filter(|(_, there)| *there).map(|(name, _)| *name);
     let first = there.next();

@@ -31,8 +31,8 @@ mod routes;
 mod token;
 
 pub use answers::{
-    DeviceAnswer, HealthAnswer, InfoAnswer, InputAnswer, ModelAnswer, ModelsAnswer, ProblemAnswer,
-    ProblemDetail, RoutesAnswer, ServiceStatus,
+    HealthAnswer, InfoAnswer, InputAnswer, ModelAnswer, ModelsAnswer, ProblemAnswer, ProblemDetail,
+    ProblemPlace, RoutesAnswer, ServiceStatus,
 };
 pub use engine::{Engine, EngineError, Frame, Job, ModelFacts, PastSweep, Phase, Refused, SweepFrame};
 pub use listen::{ServeError, Server};

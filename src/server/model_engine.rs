@@ -13,7 +13,7 @@ use super::engine::{Engine, EngineError, Frame, Job, ModelFacts, Phase, Refused,
 use crate::device::DeviceConfig;
 use crate::lidar::Columns;
 use crate::perception::{
-    CallValue, Model, ModelError, ModelOptions, ModelParts, Outcome, SensorData, Sweep, Taken,
+    CallValue, Model, ModelError, ModelOptions, ModelParts, Outcome, Sensor, SensorData, Sweep, Taken,
 };
 use crate::pipeline::RestartSettings;
 
@@ -185,6 +185,12 @@ impl Worker {
         let began = Instant::now();
         let opened = catch_unwind(AssertUnwindSafe(|| {
             let LoadedModel { parts, weights } = (self.load)()?;
+            let sensor = parts.host.sensor();
+            if !matches!(sensor, Sensor::Camera | Sensor::Lidar) {
+                return Err(format!(
+                    "the model takes {sensor}, and models of images or point clouds are served"
+                ));
+            }
             let model = Model::open(parts, &self.options.device, self.options.model.clone());
             Ok((model.map_err(|error| error.to_string())?, weights))
         }));

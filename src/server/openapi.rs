@@ -2,8 +2,8 @@
 
 use std::sync::LazyLock;
 
+use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
-use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -75,23 +75,18 @@ pub(super) struct TimingAnswer {
     pub(super) total: f64,
 }
 
-fn generator(settings: SchemaSettings) -> SchemaGenerator {
-    let settings = settings.with(|settings| settings.definitions_path = "/components/schemas".into());
-    settings.into_generator()
-}
-
 fn document() -> Value {
-    let mut requests = generator(SchemaSettings::draft2020_12());
-    let request = json!(requests.subschema_for::<PredictRequest>());
-    let mut answers = generator(SchemaSettings::draft2020_12().for_serialize());
-    let routes = json!(answers.subschema_for::<RoutesAnswer>());
-    let health = json!(answers.subschema_for::<HealthAnswer>());
-    let info = json!(answers.subschema_for::<InfoAnswer>());
-    let models = json!(answers.subschema_for::<ModelsAnswer>());
-    let predict = json!(answers.subschema_for::<PredictAnswer>());
-    let problem = json!(answers.subschema_for::<ProblemAnswer>());
-    let mut schemas = requests.take_definitions(true);
-    schemas.extend(answers.take_definitions(true));
+    let settings = SchemaSettings::draft2020_12();
+    let settings = settings.with(|settings| settings.definitions_path = "/components/schemas".into());
+    let mut generator = settings.into_generator();
+    let request = json!(generator.subschema_for::<PredictRequest>());
+    let routes = json!(generator.subschema_for::<RoutesAnswer>());
+    let health = json!(generator.subschema_for::<HealthAnswer>());
+    let info = json!(generator.subschema_for::<InfoAnswer>());
+    let models = json!(generator.subschema_for::<ModelsAnswer>());
+    let predict = json!(generator.subschema_for::<PredictAnswer>());
+    let problem = json!(generator.subschema_for::<ProblemAnswer>());
+    let schemas = generator.take_definitions(true);
 
     let problem = |about: &str| json!({ "description": about, "content": { "application/json": { "schema": problem } } });
     let no_token = problem("No bearer token, or another one.");

@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use super::answers::{
     HealthAnswer, InfoAnswer, InputAnswer, ModelAnswer, ModelsAnswer, RoutesAnswer, ServiceStatus,
 };
-use super::decode::{decode, parse};
+use super::decode::{decode, input_of, parse};
 use super::engine::{Engine, EngineError, Job, ModelFacts, Phase, Refused};
 use super::metrics::ServiceMetrics;
 use super::openapi::openapi;
@@ -181,9 +181,10 @@ async fn models(Extract(state): Extract<Arc<State>>) -> Json<ModelsAnswer> {
 async fn info(Extract(state): Extract<Arc<State>>) -> Result<Json<InfoAnswer>, Problem> {
     let facts = state.facts()?;
     let of = |name: &str| facts.info.get(name).cloned().unwrap_or(Value::Null);
-    let (kind, io) = match facts.sensor {
-        Sensor::Camera => ("images", "one image -> boxes in the image"),
-        Sensor::Lidar => ("points", "one point cloud -> boxes in space"),
+    let kind = input_of(facts.sensor);
+    let io = match facts.sensor == Sensor::Camera {
+        true => "one image -> boxes in the image",
+        false => "one point cloud -> boxes in space",
     };
     let variants = of("variants");
     let variant = variants

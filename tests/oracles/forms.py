@@ -1,7 +1,7 @@
 """NumPy's side of tests/forms.rs: forms.py FILE
 
 Reads the encoded arrays of FILE, and writes arrays of every type, order and byte order in every encoding, and float32
-rounded to 6 significant digits.
+rounded to 6 significant digits. Numbers that are compared are told by the bits of their float64.
 """
 
 import base64
@@ -10,6 +10,10 @@ import json
 import sys
 
 import numpy as np
+
+
+def bits(values):
+    return np.asarray(values, dtype=np.float64).ravel().view(np.uint64).tolist()
 
 
 def decode(form):
@@ -22,7 +26,7 @@ def decode(form):
         else:
             array = np.load(io.BytesIO(data))[form["key"]]
     assert array.dtype == np.dtype(form["dtype"]) and list(array.shape) == form["shape"], form
-    return array.astype(np.float64).ravel().tolist()
+    return bits(array)
 
 
 def b64(data):
@@ -35,7 +39,7 @@ def cases():
         for dims in [(), (3,), (2, 3, 4)]:
             values = np.asarray(np.abs(rng.normal(0, 40, dims)))
             native = values.astype(np.dtype("<" + code))
-            facts = {"values": native.astype(np.float64).ravel().tolist(), "shape": list(dims)}
+            facts = {"values": bits(native), "shape": list(dims)}
             for big in [False, True]:
                 for order in "CF":
                     stored = native.astype(np.dtype((">" if big else "<") + code))
@@ -44,7 +48,7 @@ def cases():
                     yield {"form": form} | facts
             for save, encoding in [(np.savez, "npz"), (np.savez_compressed, "npz_compressed")]:
                 file = io.BytesIO()
-                save(file, a=np.asfortranarray(native), other=np.zeros(1))
+                save(file, a=np.asfortranarray(native) if dims else native, other=np.zeros(1))
                 yield {"form": {"encoding": encoding, "key": "a", "data": b64(file.getvalue())}} | facts
             if dims:
                 form = {"encoding": "list", "dtype": str(native.dtype), "data": native.tolist()}
@@ -53,10 +57,11 @@ def cases():
 
 def rounded():
     rng = np.random.default_rng(5)
-    bits = rng.integers(0, 2**32, 3000, dtype=np.uint32)
-    floats = bits.view(np.float32)
+    patterns = rng.integers(0, 2**32, 3000, dtype=np.uint32)
+    floats = patterns.view(np.float32)
     keep = np.isfinite(floats)
-    return [[int(b), float(f"{f:.6g}")] for b, f in zip(bits[keep], floats[keep].astype(np.float64))]
+    wide = floats[keep].astype(np.float64)
+    return [[int(b), bits(float(f"{f:.6g}"))[0]] for b, f in zip(patterns[keep], wide)]
 
 
 with open(sys.argv[1]) as file:

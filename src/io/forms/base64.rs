@@ -12,8 +12,9 @@ use super::{InputError, InputFault};
 /// [`InputError`] of `field`.
 pub fn decode_base64(text: &str, field: &str, max_bytes: usize) -> Result<Vec<u8>, InputError> {
     let space = |b: u8| b.is_ascii_whitespace();
-    let padding = text.bytes().rev().take_while(|&b| b == b'=').count().min(2);
     let symbols = text.bytes().filter(|&b| !space(b)).count();
+    let visible = || text.bytes().rev().filter(|&b| !space(b));
+    let padding = visible().take_while(|&b| b == b'=').count().min(2);
     let found = (symbols / 4).saturating_mul(3).saturating_sub(padding);
     if found > max_bytes {
         let allowed = max_bytes;

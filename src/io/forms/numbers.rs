@@ -25,7 +25,7 @@ pub struct NumberRows {
 
 /// One number of a nested list.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Number {
+pub(super) enum Number {
     /// A whole number, or true or false.
     Int(i64),
     /// A whole number above those of [`Number::Int`].

@@ -186,8 +186,9 @@ fn rigid(rows: [[f64; 3]; 3], field: &str) -> Result<(), InputError> {
     let skewed = (0..3).any(|i| {
         (0..3).any(|j| {
             let expected = if i == j { 1.0 } else { 0.0 };
-            // Written so that what is no number is skewed.
-            !((dot(rows[i], rows[j]) - expected).abs() <= MAX_SKEW)
+            let error = (dot(rows[i], rows[j]) - expected).abs();
+            // Products of finite numbers may be too large.
+            error.is_nan() || error > MAX_SKEW
         })
     });
     let [a, b, c] = rows;

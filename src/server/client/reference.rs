@@ -155,15 +155,14 @@ struct Told {
 impl Told {
     fn at_least(&mut self, name: &str, value: f64, least: f64) {
         self.metrics.insert(name.to_owned(), value);
-        // Written so that NaN fails.
-        if !(value >= least) {
+        if value.is_nan() || value < least {
             self.failures.push(format!("{name} {value:.4} is below {least}"));
         }
     }
 
     fn at_most(&mut self, name: &str, value: f64, most: f64) {
         self.metrics.insert(name.to_owned(), value);
-        if !(value <= most) {
+        if value.is_nan() || value > most {
             self.failures.push(format!("{name} {value:.4} is above {most}"));
         }
     }

@@ -102,10 +102,9 @@ pub fn build_request(parts: &RequestParts) -> Result<Value, RequestError> {
         ),
     };
     if let Some(preset) = &parts.preset {
-        match calibration.get_or_insert_with(|| json!({})) {
-            Value::Object(entries) => drop(entries.insert("preset".to_owned(), json!(preset))),
-            // The service says what is wrong with it.
-            _ => {}
+        // Of a calibration that is no object the service says what is wrong with it.
+        if let Value::Object(entries) = calibration.get_or_insert_with(|| json!({})) {
+            entries.insert("preset".to_owned(), json!(preset));
         }
     }
     if let Some(calibration) = calibration {
