@@ -122,7 +122,7 @@ impl Load {
     /// take its place. `receivers` tells how many nodes take messages of a sensor.
     ///
     /// # Errors
-    /// [`RuntimeError::Source`] for a feed without messages, and for stamps that cannot be read.
+    /// [`RuntimeError::Source`] for a feed without messages that fit into the memory, and for a place that cannot be read.
     pub(super) fn over(
         &self,
         node: &str,
