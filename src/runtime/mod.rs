@@ -32,7 +32,7 @@ mod topics;
 
 pub use drive::{TruthFrame, TruthImage};
 pub use error::RuntimeError;
-pub use frame::{Detected, FrameMeta, Message, Sample};
+pub use frame::{Detected, FrameMeta, Message, Part, SET_TYPE, Sample};
 pub use run::{Progress, RunOptions, RunOutput, run};
 pub use shutdown::Shutdown;
 pub use slots::{PooledSlot, SlotPool};

@@ -379,6 +379,7 @@ impl Feed for BagFeed {
                         log_time_ns,
                         data,
                         beside: Vec::new(),
+                        parts: Vec::new(),
                     };
                     if !stage.hand_over(message) {
                         return;

@@ -289,6 +289,9 @@ impl Model {
                 };
                 self.run(&SensorData::Sweep(sweep), frame_id, params)
             }
+            Sensor::Set => Err(ModelError::Prepare(PrepareError::WrongSensor {
+                expected: Sensor::Set,
+            })),
         }
     }
 
