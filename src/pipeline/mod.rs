@@ -31,6 +31,7 @@ mod settings;
 mod shape;
 mod source;
 mod substitute;
+mod sync;
 mod tree;
 mod validate;
 mod words;
@@ -48,3 +49,4 @@ pub use settings::{
     Transport, WeightFormat, ZenohMode, ZenohPublisherSettings,
 };
 pub use substitute::Environment;
+pub use sync::{ConcatSettings, MatchRule, MemberSensor, OnPartial, SyncMember, SyncSettings};

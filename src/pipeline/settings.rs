@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::camera::CameraSettings;
 use super::problem::Problem;
 use super::ros2::{Ros2PublisherSettings, Ros2Settings, Subscribe};
+use super::sync::{ConcatSettings, SyncSettings};
 use super::words::words;
 use crate::device::{DeviceConfig, DeviceLayer, FaultPlan};
 
@@ -219,6 +220,10 @@ pub enum NodeKind {
     /// Writes JSON lines.
     #[serde(rename = "jsonl")]
     JsonLines(JsonLinesSettings),
+    /// Puts together what several sensors saw at one time.
+    Sync(SyncSettings),
+    /// Makes one cloud of those in a set.
+    Concat(ConcatSettings),
 }
 
 impl NodeKind {
@@ -231,6 +236,8 @@ impl NodeKind {
             Self::Publisher(_) => "publisher",
             Self::Recorder(_) => "recorder",
             Self::JsonLines(_) => "jsonl",
+            Self::Sync(_) => "sync",
+            Self::Concat(_) => "concat",
         }
     }
 }
@@ -353,6 +360,8 @@ pub struct DetectorSettings {
     pub prepare_workers: u16,
     /// Workers that decode network outputs, at least 1.
     pub finish_workers: u16,
+    /// Longest wait for a transform that comes later than its sweep, in milliseconds.
+    pub pose_wait_ms: u32,
 }
 
 /// Settings of a publisher.

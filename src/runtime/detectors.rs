@@ -18,6 +18,7 @@ use super::owner::{DescribeDevice, DeviceOwner, FRAMES_UNDER_WAY, OwnerArgs, Own
 use super::poses::Poses;
 use super::prepare::Prepare;
 use super::run::Shared;
+use super::sets;
 use super::stage::Stage;
 use crate::device::DeviceConfig;
 use crate::pipeline::{DetectorSettings, NodeKind, OnFull, Pipeline, RestartSettings};
@@ -125,6 +126,7 @@ pub(super) async fn start_detectors(
     endings.push(ending("device".into(), owner));
 
     let world = hosts.iter().find_map(|host| host.world_frame.as_deref());
+    let world = world.or_else(|| sets::world_frame(pipeline));
     let poses = world.map(|world| Arc::new(Poses::new(world)));
     let mut inlets = HashMap::new();
     // The first publisher measures what it publishes; other detectors are measured when their results are out.
@@ -157,6 +159,7 @@ pub(super) async fn start_detectors(
             ledger: Arc::clone(&shared.ledger),
             clock: shared.clock,
             poses: poses.clone().filter(|_| host.world_frame.is_some()),
+            pose_wait: Duration::from_millis(settings.pose_wait_ms.into()),
             clouds: Mutex::new(Vec::new()),
             pixels: Mutex::new(Vec::new()),
             explained: Mutex::new(HashSet::new()),

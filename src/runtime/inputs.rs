@@ -1,6 +1,5 @@
 //! The sources of a run: bags are opened, streams get their places, and the playing starts.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::stream::FuturesUnordered;
@@ -14,11 +13,12 @@ use super::models;
 use super::outlets::Audiences;
 use super::ros::{self, LiveFeed, RosGraph, type_of};
 use super::run::{RunOptions, Shared};
+use super::sets::{self, StartedSets};
 use super::source::{BagFeed, Feed, Outlet, Source, SourceArgs};
 use super::topics::{PlayedTopic, choose_topics, transform_topics};
 use crate::io::bag::Bag;
 use crate::perception::Sensor;
-use crate::pipeline::{Node, NodeKind, OnStreamsFull, Pipeline, Rate, SourceSettings, Topics};
+use crate::pipeline::{Node, NodeKind, OnStreamsFull, Pipeline, Rate, SourceSettings, SyncMember, Topics};
 use crate::telemetry::StreamId;
 
 /// A source that is ready to play.
@@ -53,7 +53,19 @@ pub(super) fn open_sources(
         sources.push(match settings.simulate {
             Some(drive) => {
                 let sensors = sensors_behind(pipeline, node, &sensor_of);
-                let topics = drive_topics(&node.name, &drive, &settings.topics, &sensors)?;
+                let members = sets::members_of(pipeline, &node.name)?;
+                let topics = match members.is_empty() {
+                    true => drive_topics(&node.name, &drive, &settings.topics, &sensors)?,
+                    false => {
+                        let mut topics = drive_topics(&node.name, &drive, &settings.topics, &[])?;
+                        topics.retain(|topic| {
+                            let mut members = members.iter();
+                            sensors.contains(&topic.sensor)
+                                || members.any(|member| *member.topic == *topic.name)
+                        });
+                        topics
+                    }
+                };
                 let feed = DriveFeed::new(&drive, &topics, truth.clone());
                 OpenSource {
                     node: node.name.clone(),
@@ -99,12 +111,16 @@ fn open_bag(
             Topics::Listed(named.collect())
         }
     };
-    let topics = choose_topics(&node.name, &bag, &wanted, &sensors)?;
+    let members = sets::members_of(pipeline, &node.name)?;
+    let topics = match members.is_empty() {
+        true => choose_topics(&node.name, &bag, &wanted, &sensors)?,
+        false => with_members(&node.name, &bag, &wanted, &sensors, &members)?,
+    };
     let played = |name: &str| topics.iter().any(|topic| *topic.name == *name);
     let frames = bag.topics().iter().filter(|topic| played(&topic.name));
     let frames = frames.map(|topic| topic.messages).sum();
     let mut all: Vec<Arc<str>> = topics.iter().map(|topic| Arc::clone(&topic.name)).collect();
-    if sensors.contains(&Sensor::Lidar) {
+    if sensors.contains(&Sensor::Lidar) || !members.is_empty() {
         all.extend(transform_topics(&bag));
     }
     Ok(OpenSource {
@@ -114,6 +130,31 @@ fn open_bag(
         topics,
         frames,
     })
+}
+
+/// The topics of a bag that are played where sets are made of some of them.
+fn with_members(
+    node: &str,
+    bag: &Bag,
+    wanted: &Topics,
+    sensors: &[Sensor],
+    members: &[SyncMember],
+) -> Result<Vec<PlayedTopic>, RuntimeError> {
+    const ANY: &[Sensor] = &[Sensor::Camera, Sensor::Lidar];
+    let mut topics = match wanted {
+        Topics::Listed(_) => return choose_topics(node, bag, wanted, ANY),
+        Topics::Auto if sensors.is_empty() => Vec::new(),
+        Topics::Auto => choose_topics(node, bag, wanted, sensors)?,
+    };
+    for member in members {
+        let is_there = bag.topics().iter().any(|topic| *topic.name == *member.topic);
+        // Another source may have it; that one of them does is checked when all are open.
+        if is_there && !topics.iter().any(|topic| *topic.name == *member.topic) {
+            let listed = Topics::Listed(vec![member.topic.clone()]);
+            topics.extend(choose_topics(node, bag, &listed, ANY)?);
+        }
+    }
+    Ok(topics)
 }
 
 /// What the detectors behind a source take.
@@ -152,35 +193,45 @@ fn open_live(
         reason,
     };
     let sensors = sensors_behind(pipeline, node, sensor_of);
-    let [sensor] = sensors[..] else {
-        return Err(refuse(
-            "the detectors behind it take images and point clouds: use a source for each".into(),
-        ));
+    let members = sets::members_of(pipeline, &node.name)?;
+    let sensor_of = |topic: &str| {
+        let member = members.iter().find(|member| member.topic == topic);
+        match (member.and_then(|member| member.sensor), member, &sensors[..]) {
+            (Some(sensor), ..) => Ok(sets::sensor_of(sensor)),
+            (None, _, &[sensor]) => Ok(sensor),
+            (None, Some(_), _) => Err(refuse(format!(
+                "what the member {topic} sends is not known before it comes: say `sensor: camera` or `sensor: lidar`"
+            ))),
+            (None, None, []) => Err(refuse(format!("nothing takes the topic {topic}"))),
+            (None, None, _) => Err(refuse(
+                "the detectors behind it take images and point clouds: use a source for each".into(),
+            )),
+        }
     };
     let Topics::Listed(names) = &settings.topics else {
         return Err(refuse("no topics to subscribe to".into()));
     };
     let mut topics: Vec<(Arc<str>, &'static str)> = Vec::new();
+    let mut played: Vec<PlayedTopic> = Vec::new();
     for name in names {
         let topic = graph.topic(name).map_err(|error| refuse(error.to_string()))?;
         if topics.iter().any(|(known, _)| **known == *topic) {
             return Err(refuse(format!("the topic {topic} is named twice")));
         }
+        let sensor = sensor_of(&topic)?;
         let type_name = type_of(sensor, &topic);
+        played.push(PlayedTopic::new(&topic, sensor));
         topics.push((topic.into(), type_name));
     }
     Ok(OpenSource {
         node: node.name.clone(),
         settings: settings.clone(),
-        topics: topics
-            .iter()
-            .map(|(topic, _)| PlayedTopic::new(topic, sensor))
-            .collect(),
         feed: Box::new(LiveFeed {
             graph: Arc::clone(graph),
             topics,
-            transforms: sensor == Sensor::Lidar,
+            transforms: !members.is_empty() || played.iter().any(|topic| topic.sensor == Sensor::Lidar),
         }),
+        topics: played,
         frames: 0,
     })
 }
@@ -190,16 +241,21 @@ pub(super) fn start_sources(
     sources: Vec<OpenSource>,
     pipeline: &Pipeline,
     mut detectors: StartedDetectors,
+    mut sets: StartedSets,
     audiences: Audiences,
     shared: &Shared,
     options: &RunOptions,
     endings: &mut FuturesUnordered<Ending>,
 ) {
-    let is_detector = |node: &&Node| matches!(node.kind, NodeKind::Detector(_));
-    let detector_count = pipeline.nodes.iter().filter(is_detector).count();
+    // Nodes that take what sources play.
+    let is_fed = |node: &str| {
+        let mut edges = pipeline.edges.iter();
+        edges.any(|edge| edge.to == node && sources.iter().any(|source| source.node == edge.from))
+    };
+    let receiver_count = pipeline.nodes.iter().filter(|node| is_fed(&node.name)).count();
     let source_count = sources.len();
     // Streams of each detector that have a place, by the name of its node.
-    let mut placed: HashMap<&str, usize> = HashMap::new();
+    let mut placed = std::mem::take(&mut sets.placed);
     for source in sources {
         let mut outlets = Vec::new();
         for node in &pipeline.nodes {
@@ -216,7 +272,7 @@ pub(super) fn start_sources(
             let topics: Vec<Arc<str>> = taken.map(|topic| Arc::clone(&topic.name)).collect();
             let room = match model.on_full {
                 OnStreamsFull::Reject => {
-                    let placed = placed.entry(&node.name).or_default();
+                    let placed = placed.entry(node.name.clone()).or_default();
                     let room = (model.max_streams as usize).saturating_sub(*placed);
                     *placed += topics.len();
                     room
@@ -230,7 +286,7 @@ pub(super) fn start_sources(
                 if source_count > 1 {
                     name = format!("{} {name}", source.node);
                 }
-                if detector_count > 1 {
+                if receiver_count > 1 {
                     name = format!("{} {name}", node.name);
                 }
                 (Arc::clone(topic), shared.ledger.streams().register(&name))
@@ -250,6 +306,30 @@ pub(super) fn start_sources(
                 rejected,
                 node: node.name.as_str().into(),
                 audience: audiences.get(&node.name).cloned(),
+            });
+        }
+        for set in &mut sets.outlets {
+            let Some(channel) = set.inlets.remove(&source.node) else {
+                continue;
+            };
+            let played = source.topics.iter().map(|topic| &topic.name);
+            let taken = played.filter(|topic| set.topics.contains(topic));
+            let streams = taken.map(|topic| {
+                let mut name = topic.to_string();
+                if source_count > 1 {
+                    name = format!("{} {name}", source.node);
+                }
+                if receiver_count > 1 {
+                    name = format!("{} {name}", set.node);
+                }
+                (Arc::clone(topic), shared.ledger.streams().register(&name))
+            });
+            outlets.push(Outlet {
+                channel,
+                streams: streams.collect(),
+                rejected: Vec::new(),
+                node: set.node.as_str().into(),
+                audience: None,
             });
         }
         let progress = Arc::clone(&options.progress);

@@ -23,6 +23,7 @@ mod poses;
 mod prepare;
 mod ros;
 mod run;
+pub mod sets;
 mod shutdown;
 mod sinks;
 mod slots;

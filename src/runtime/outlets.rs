@@ -61,7 +61,7 @@ pub(super) fn plan_sinks<'a>(pipeline: &'a Pipeline, shared: &Shared) -> (Vec<Pl
         match &node.kind {
             NodeKind::Publisher(_) => publishers.push(plan(node)),
             NodeKind::Recorder(_) | NodeKind::JsonLines(_) => files.push(plan(node)),
-            NodeKind::Source(_) | NodeKind::Detector(_) => {}
+            NodeKind::Source(_) | NodeKind::Detector(_) | NodeKind::Sync(_) | NodeKind::Concat(_) => {}
         }
     }
     publishers.append(&mut files);
@@ -132,7 +132,7 @@ pub(super) async fn start_sinks(
                 let actor = sink_actor(name, sink, input, shared);
                 endings.push(ending(name.clone(), SinkActor::spawn_in_thread(actor)));
             }
-            NodeKind::Source(_) | NodeKind::Detector(_) => {}
+            NodeKind::Source(_) | NodeKind::Detector(_) | NodeKind::Sync(_) | NodeKind::Concat(_) => {}
         }
     }
     let shared = |(detector, audience)| (detector, Arc::new(audience));

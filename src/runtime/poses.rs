@@ -2,23 +2,37 @@
 
 use std::collections::HashSet;
 use std::mem::{Discriminant, discriminant};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use crate::io::cdr::CdrError;
 pub(crate) use crate::io::drive_bag::{TF_STATIC_TOPIC, TF_TOPIC};
 use crate::io::messages::TfMsg;
-use crate::io::tf::{TfBuffer, TfError};
+use crate::io::tf::{TfBuffer, TfError, Transform};
 
 /// How long a trouble is told of after it was met.
 const RECENT: Duration = Duration::from_secs(1);
 
-/// The transforms that the sources have played so far.
+/// The transforms that the sources have played so far. Lookups never wait for transforms that are being taken in: there are
+/// two buffers, and while one is written to, the other one is read.
 #[derive(Debug)]
 pub(crate) struct Poses {
     world: String,
-    buffer: Mutex<TfBuffer>,
+    /// What lookups read. The lock is held for as long as it takes to share or to exchange it.
+    shown: RwLock<Arc<TfBuffer>>,
+    writer: Mutex<Writer>,
+    /// Messages taken so far.
+    taken: Mutex<u64>,
+    more: Condvar,
     troubles: Mutex<Troubles>,
+}
+
+/// The buffer that is not read.
+#[derive(Debug, Default)]
+struct Writer {
+    spare: Arc<TfBuffer>,
+    /// The message that the other buffer has and this one has not.
+    behind: Option<(Vec<u8>, bool)>,
 }
 
 /// Lookups that failed.
@@ -35,7 +49,10 @@ impl Poses {
     pub(crate) fn new(world: &str) -> Self {
         Self {
             world: world.to_owned(),
-            buffer: Mutex::new(TfBuffer::default()),
+            shown: RwLock::default(),
+            writer: Mutex::default(),
+            taken: Mutex::default(),
+            more: Condvar::new(),
             troubles: Mutex::default(),
         }
     }
@@ -45,10 +62,30 @@ impl Poses {
     /// # Errors
     /// The message cannot be read.
     pub(crate) fn take(&self, message: &[u8], fixed: bool) -> Result<(), CdrError> {
-        let message = TfMsg::decode(message)?;
-        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
-        let update = buffer.insert(&message, fixed);
-        drop(buffer);
+        let transforms = TfMsg::decode(message)?;
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let Writer { spare, behind } = &mut *writer;
+        let behind = behind.replace((message.to_vec(), fixed));
+        let buffer = match Arc::get_mut(spare) {
+            Some(buffer) => {
+                if let Some((message, fixed)) = behind {
+                    buffer.insert(&TfMsg::decode(&message)?, fixed);
+                }
+                buffer
+            }
+            // A lookup that takes its time still has it.
+            None => {
+                *spare = Arc::new(TfBuffer::clone(&self.shown()));
+                Arc::make_mut(spare)
+            }
+        };
+        let update = buffer.insert(&transforms, fixed);
+        let mut shown = self.shown.write().unwrap_or_else(PoisonError::into_inner);
+        std::mem::swap(&mut *shown, spare);
+        drop(shown);
+        drop(writer);
+        *self.taken.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.more.notify_all();
         if update.jumps_back > 0 {
             self.note(
                 "transforms jumped back in time; those before are forgotten".to_owned(),
@@ -58,18 +95,45 @@ impl Poses {
         Ok(())
     }
 
-    /// The rigid transform from a sensor's frame to the world's, row by row; `None` where it is not known.
-    pub(crate) fn world_from(&self, frame_id: &str, stamp_ns: i64) -> Option<[f64; 16]> {
-        let buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = buffer.lookup(&self.world, frame_id, stamp_ns);
-        drop(buffer);
-        match found {
-            Ok(pose) => Some(pose.matrix()),
-            Err(error) => {
-                let text = format!("where {frame_id} was is not known: {error}");
+    fn shown(&self) -> Arc<TfBuffer> {
+        Arc::clone(&self.shown.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The rigid transform from a sensor's frame to the world's, row by row; `None` where it is not known, and did not
+    /// become so within `wait`.
+    pub(crate) fn world_from(&self, frame_id: &str, stamp_ns: i64, wait: Duration) -> Option<[f64; 16]> {
+        let found = self.lookup_within(&self.world, frame_id, stamp_ns, wait);
+        found.ok().map(|pose| pose.matrix())
+    }
+
+    /// The transform that takes points of `source` to `target` at a time. One that may still come is waited for, at most
+    /// for `wait`.
+    ///
+    /// # Errors
+    /// Any [`TfError`].
+    pub(crate) fn lookup_within(
+        &self,
+        target: &str,
+        source: &str,
+        stamp_ns: i64,
+        wait: Duration,
+    ) -> Result<Transform, TfError> {
+        let until = Instant::now() + wait;
+        loop {
+            let taken = *self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+            let found = self.shown().lookup(target, source, stamp_ns);
+            let Err(error) = found else { return found };
+            let left = until.saturating_duration_since(Instant::now());
+            // What is older than all that is known will never be known.
+            let hopeless = matches!(error, TfError::ExtrapolationPast { .. });
+            if hopeless || left.is_zero() {
+                let text = format!("where {source} was is not known: {error}");
                 self.note(text, Some(discriminant(&error)));
-                None
+                return Err(error);
             }
+            let counter = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+            let unchanged = |counter: &mut u64| *counter == taken;
+            drop(self.more.wait_timeout_while(counter, left, unchanged));
         }
     }
 
@@ -116,7 +180,7 @@ mod tests {
         poses.take(&transform(vehicle_ns + 100_000_000), false)?;
         assert!(poses.recent_trouble().is_none());
         for i in 0..10 {
-            assert_eq!(poses.world_from("lidar", sensor_ns + i), None);
+            assert_eq!(poses.world_from("lidar", sensor_ns + i, Duration::ZERO), None);
         }
         let trouble = poses.recent_trouble().unwrap_or_default();
         assert!(
@@ -125,7 +189,7 @@ mod tests {
         );
         let logged = poses.troubles.lock().map_or(0, |troubles| troubles.logged.len());
         assert_eq!(logged, 1, "one line for ten sweeps");
-        assert!(poses.world_from("lidar", vehicle_ns).is_some());
+        assert!(poses.world_from("lidar", vehicle_ns, Duration::ZERO).is_some());
         Ok(())
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -43,6 +44,8 @@ pub(crate) struct Prepare {
     pub clock: MonotonicClock,
     /// Where the vehicle was; `None` where no model asks.
     pub poses: Option<Arc<Poses>>,
+    /// Longest wait for a transform that comes later than its sweep.
+    pub pose_wait: Duration,
     /// Memory of clouds, to be used again.
     pub clouds: Mutex<Vec<PointCloud>>,
     /// Memory of decoded images, to be used again.
@@ -213,7 +216,7 @@ impl Prepare {
         let used = read.and_then(|()| {
             let world_from_sensor = self.poses.as_ref().and_then(|poses| {
                 let frame_id = &sample.meta.frame_id;
-                poses.world_from(frame_id, sample.meta.stamp_ns)
+                poses.world_from(frame_id, sample.meta.stamp_ns, self.pose_wait)
             });
             use_sweep(Sweep {
                 stream: &sample.meta.stream,
@@ -282,8 +285,9 @@ impl Prepare {
                         stream: &sample.meta.stream,
                         stamp_ns: part.stamp_ns,
                         points: cloud.columns(),
-                        world_from_sensor: poses
-                            .and_then(|poses| poses.world_from(&part.frame_id, part.stamp_ns)),
+                        world_from_sensor: poses.and_then(|poses| {
+                            poses.world_from(&part.frame_id, part.stamp_ns, self.pose_wait)
+                        }),
                     }))
                 }
                 Some(message) => Some(MemberData::Image(picture_of(message, options, pixels)?)),

@@ -17,6 +17,7 @@ use super::meter::Meter;
 use super::models;
 use super::outlets::{GraphSinks, plan_sinks, start_sinks};
 use super::ros::{self, RosGraph};
+use super::sets::{self, start_sets};
 use super::shutdown::Shutdown;
 use super::sinks::check_outputs;
 use crate::device::DeviceLayer;
@@ -212,7 +213,7 @@ pub async fn run(
     let (sinks, outlets) = plan_sinks(pipeline, &shared);
     let mut endings: FuturesUnordered<Ending> = FuturesUnordered::new();
     let config = pipeline.device.config(&options.device_environment);
-    let started_detectors =
+    let mut started_detectors =
         start_detectors(pipeline, config, detectors, &shared, outlets, &mut endings).await?;
     let (device, device_details) = started_detectors.device.clone();
     if options.build_only {
@@ -222,7 +223,11 @@ pub async fn run(
         let streams = |source: &OpenSource| (source.node.clone(), source.topics.clone());
         let graph = graph.as_ref().map(|graph| GraphSinks {
             graph: Arc::clone(graph),
-            streams: sources.iter().map(streams).collect(),
+            streams: sources
+                .iter()
+                .map(streams)
+                .chain(sets::streams(pipeline))
+                .collect(),
             poses: started_detectors.poses.clone(),
         });
         let audiences = start_sinks(pipeline, sinks, graph, &shared, &options, &mut endings).await?;
@@ -240,10 +245,19 @@ pub async fn run(
                 .collect();
             options.progress.subscribes(&source.node, &topics);
         }
+        let sets = start_sets(
+            pipeline,
+            &sources,
+            &mut started_detectors,
+            &audiences,
+            &shared,
+            &mut endings,
+        )?;
         start_sources(
             sources,
             pipeline,
             started_detectors,
+            sets,
             audiences,
             &shared,
             &options,

@@ -40,6 +40,12 @@ pub enum DropReason {
     SinkFailed,
     /// Still under way when the run was stopped.
     ShuttingDown,
+    /// Of a set that was released without it, or dropped for what it lacked.
+    Unmatched,
+    /// Another message of its sensor took its place in the set.
+    Superseded,
+    /// The clock of its sensor is not that of the other sensors of the set.
+    Unsynchronised,
 }
 
 impl DropReason {
@@ -61,6 +67,9 @@ impl DropReason {
             Self::StreamRejected => "stream_rejected",
             Self::SinkFailed => "sink_failed",
             Self::ShuttingDown => "shutting_down",
+            Self::Unmatched => "unmatched",
+            Self::Superseded => "superseded",
+            Self::Unsynchronised => "unsynchronised",
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod camera;
 mod nodes;
+mod sync;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -75,6 +76,7 @@ impl Validator<'_> {
         }
         self.check_sources(&made);
         let connected = connect::connect(tree, &made, &raw.channels, self.problems, &mut self.warnings);
+        self.check_sets(&made, &connected.edges, &models);
         let mut inactive = Vec::new();
         let mut by_place: Vec<Option<Node>> = Vec::new();
         for (entry, made) in made {

@@ -33,6 +33,8 @@ impl Validator<'_> {
             RawNode::Publisher(raw) => Made::On(NodeKind::Publisher(self.publisher(pipeline, entry, raw))),
             RawNode::Recorder(raw) => self.recorder(entry, &raw),
             RawNode::Jsonl(raw) => self.json_lines(entry, &raw),
+            RawNode::Sync(raw) => Made::On(NodeKind::Sync(self.sync(entry, raw))),
+            RawNode::Concat(raw) => Made::On(NodeKind::Concat(Self::concat(entry, raw))),
         }
     }
 
@@ -180,6 +182,7 @@ impl Validator<'_> {
             model: raw.model,
             prepare_workers: raw.prepare_workers,
             finish_workers: raw.finish_workers,
+            pose_wait_ms: raw.pose_wait_ms,
         }
     }
 
