@@ -133,7 +133,7 @@ pub(super) struct Held<T> {
 /// Brings messages of several sensors together into sets.
 ///
 /// Everything follows from stamps and times of arrival that are given to it, so the same messages make the same sets at
-/// any pace. Sets come in rising order of time. A set waits no longer
+/// any pace, whether or not somebody lets time pass between them. Sets come in rising order of time. A set waits no longer
 /// 1. when every member is there;
 /// 2. when each missing member has sent something later, or has another clock;
 /// 3. when a later set waits no longer;
@@ -194,6 +194,8 @@ impl<T: Clone> Matcher<T> {
             self.waiting.rebase(arrival_ns);
         }
         self.now_ns = arrival_ns;
+        // What has waited long enough by now does not wait for this one.
+        self.advance(out);
         let time_ns = stamp_ns.saturating_sub(offset_ns);
         let verdict = self.clocks.judge(member, time_ns, arrival_ns);
         for off in self.clocks.take_changes() {

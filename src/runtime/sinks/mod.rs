@@ -173,5 +173,6 @@ fn frame_line(sample: &Sample<Detected>, with_latency: bool) -> FrameLine<'_> {
         latency_us: with_latency.then_some(&sample.meta.times),
         dropped_before: sample.payload.dropped_before,
         fresh: sample.meta.fresh && sample.meta.device_restarts > 0,
+        missing: sample.message.missing().map(|topic| &**topic).collect(),
     }
 }
