@@ -304,7 +304,8 @@ fn a_clock_that_is_set_right_is_in_sets_again() {
     }
     let out = outcomes(within(2, 20), &messages);
     let complete = sets(&out).iter().filter(|(_, set)| !set.contains(&None)).count();
-    assert_eq!(complete, 10);
+    // The first one found a set that did not wait for it.
+    assert_eq!(complete, 9);
     assert!(
         out.iter()
             .any(|outcome| matches!(outcome, Outcome::ClockBack { member: 1 }))

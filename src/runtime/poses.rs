@@ -192,4 +192,52 @@ mod tests {
         assert!(poses.world_from("lidar", vehicle_ns, Duration::ZERO).is_some());
         Ok(())
     }
+
+    /// Every transform is in both buffers, also where a lookup holds one of them for long.
+    #[test]
+    fn lookups_see_every_transform_whichever_buffer_they_read() -> Result<(), CdrError> {
+        let poses = Poses::new("map");
+        let start_ns = 1_568_785_504_000_000_000;
+        let stamp_ns = |i: i64| start_ns + i * 10_000_000;
+        let mut held = Vec::new();
+        for i in 0..200 {
+            poses.take(&transform(stamp_ns(i)), false)?;
+            if i % 7 == 0 {
+                held.push(poses.shown());
+            }
+            if i % 31 == 0 {
+                held.clear();
+            }
+            for known in 0..=i {
+                let found = poses.world_from("lidar", stamp_ns(known), Duration::ZERO);
+                assert!(found.is_some(), "{known} of {i}");
+            }
+        }
+        // As where a bag is played again: what was known of the time after is forgotten, in both buffers.
+        for i in 0..3 {
+            poses.take(&transform(stamp_ns(i)), false)?;
+            assert_eq!(poses.world_from("lidar", stamp_ns(150), Duration::ZERO), None);
+            assert!(poses.world_from("lidar", stamp_ns(i), Duration::ZERO).is_some());
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_transform_that_comes_late_is_waited_for_and_one_that_cannot_come_is_not() -> Result<(), CdrError> {
+        let poses = Poses::new("map");
+        let stamp_ns = 1_568_785_504_000_000_000;
+        let hour = Duration::from_secs(3_600);
+        poses.take(&transform(stamp_ns), false)?;
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| poses.world_from("lidar", stamp_ns + 5_000_000, hour));
+            let unknown =
+                scope.spawn(|| poses.lookup_within("map", "radar", stamp_ns, Duration::from_millis(1)));
+            let late = poses.take(&transform(stamp_ns + 10_000_000), false);
+            assert!(waiting.join().is_ok_and(|found| found.is_some()) && late.is_ok());
+            assert!(unknown.join().is_ok_and(|found| found.is_err()));
+        });
+        // Older than all that is known: an hour would not help.
+        assert_eq!(poses.world_from("lidar", stamp_ns - 1, hour), None);
+        Ok(())
+    }
 }

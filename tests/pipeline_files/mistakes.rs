@@ -16,7 +16,7 @@ const MISTAKES: &[(&str, &str, &[&str])] = &[
         "kind: source",
         "knd: source",
         &[
-            "p.yaml:16:3: `nodes.camera` has no `kind` | expected `kind:` with `source`, `detector`, `publisher`, `recorder` or `jsonl`",
+            "p.yaml:16:3: `nodes.camera` has no `kind` | expected `kind:` with `source`, `detector`, `publisher`, `recorder`, `jsonl`, `sync` or `concat`",
         ],
     ),
     (
