@@ -100,7 +100,7 @@ pub(super) struct RawConcat {
 }
 
 const fn default_timeout_ms() -> f64 {
-    100.0
+    200.0
 }
 
 const fn default_min_members() -> u16 {

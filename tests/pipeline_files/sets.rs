@@ -32,7 +32,7 @@ fn a_set_becomes_an_actor_between_sources_and_detectors() {
     };
     let tolerance_ns = 12_500_000;
     assert_eq!(sync.policy, MatchRule::Within { tolerance_ns });
-    assert_eq!((sync.stream.as_str(), sync.timeout_ns), ("pair", 100_000_000));
+    assert_eq!((sync.stream.as_str(), sync.timeout_ns), ("pair", 200_000_000));
     assert_eq!(
         (sync.on_partial, sync.min_members, sync.max_waiting),
         (OnPartial::Release, 1, 8)
@@ -100,7 +100,7 @@ fn mistakes_in_sets_are_told_with_their_place() {
         (
             "topic: /b",
             "topic: /a",
-            "p.yaml:11:16: the member /a is there twice | already a member",
+            "p.yaml:11:18: the member /a is there twice | already a member",
         ),
         (
             "tolerance_ms: 12.5",
@@ -126,12 +126,12 @@ fn mistakes_in_sets_are_told_with_their_place() {
         (
             "concat, input: pair",
             "concat, input: bag",
-            "p.yaml:14:34: `cloud` is a concat and cannot be fed by the source `bag` | expected a sync",
+            "p.yaml:14:33: `cloud` is a concat and cannot be fed by the source `bag` | expected a sync",
         ),
         (
             "offset_ms: 5",
             "offset: 5",
-            "p.yaml:11:36: `nodes.pair.members[1]` has no key `offset` | did you mean `offset_ms`?",
+            "p.yaml:11:37: unknown key `offset` in `nodes.pair.members.1` | not known here",
         ),
     ];
     for (from, to, expected) in cases {
