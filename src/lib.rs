@@ -25,6 +25,7 @@
 //! - [`telemetry`]: latency histograms, drop accounting, run reports, profiles of models
 //! - [`io`]: bags, ROS messages (CDR), recordings, zenoh, the driving simulator
 //! - [`runtime`]: actors, bounded channels, clock, shutdown
+//! - [`server`]: `/predict` over HTTP, the client that checks a service, and what a run tells whoever watches it
 //! - [`cli`]: the `sensorium` command, one file per subcommand
 
 pub mod accuracy;
@@ -41,6 +42,7 @@ pub mod perception;
 pub mod pipeline;
 pub mod precision;
 pub mod runtime;
+pub mod server;
 pub mod telemetry;
 pub mod tensor;
 pub mod trace;

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 /// The rooms, lowest first. A room may import only rooms before it.
-const ROOMS: [&str; 18] = [
+const ROOMS: [&str; 19] = [
     "numeric",
     "tensor",
     "outputs",
@@ -22,12 +22,13 @@ const ROOMS: [&str; 18] = [
     "telemetry",
     "io",
     "runtime",
+    "server",
     "cli",
 ];
 
 /// Crates of the asynchronous world, and the rooms that may know them.
 const ASYNC_CRATES: [&str; 5] = ["tokio", "kameo", "flume", "zenoh", "rustdds"];
-const ASYNC_ROOMS: [&str; 3] = ["io", "runtime", "cli"];
+const ASYNC_ROOMS: [&str; 4] = ["io", "runtime", "server", "cli"];
 
 struct Source {
     path: PathBuf,

@@ -10,7 +10,8 @@ use sensorium::image::{ImageRef, PixelFormat, Preset, PresetOptions};
 use sensorium::io::sim::{CameraConfig, CameraImage, Drive, DriveConfig, TrueBox};
 use sensorium::outputs::{Detections2D, ObjectLabel};
 use sensorium::perception::{
-    Detector, DetectorGraph, DeviceModel, Head, HeadKind, ModelTrace, PixelInput, Thresholds, read_labels,
+    Detector, DetectorGraph, DeviceModel, FrameKey, Head, HeadKind, ModelTrace, PixelInput, Thresholds,
+    read_labels,
 };
 use sensorium::tensor::DType;
 use sensorium::trace::TraceOptions;
@@ -75,7 +76,8 @@ impl Bench {
         let mut input = device.host_slot(trace.input_specs()[0].bytes()).unwrap();
         let mut output = device.host_slot(trace.output_bytes()).unwrap();
         let back = self.detector.prepare(&frame, input.bytes_mut().unwrap()).unwrap();
-        let (_, pending) = trace.submit(device, 0, [&input]).unwrap();
+        let key = FrameKey::default();
+        let pending = trace.submit(device, 0, [&input], &key).unwrap().pending;
         trace.runner().0.wait(device, pending.done).unwrap();
         let read = trace.read(device, pending, &mut output).unwrap();
         trace.runner().0.wait(device, read).unwrap();

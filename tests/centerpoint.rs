@@ -12,7 +12,9 @@ use sensorium::io::sim::{Drive, DriveConfig, DriveFrame};
 use sensorium::lidar::{Columns, PointCloud};
 use sensorium::outputs::{DetectedObject, Detections, ObjectLabel};
 use sensorium::perception::centerpoint::{CenterPoint, CenterPointSource, LoadError, POINT_LANES};
-use sensorium::perception::{DeviceModel, HostModel, ModelTrace, Placement, PrepareError, SensorData, Sweep};
+use sensorium::perception::{
+    DeviceModel, FrameKey, HostModel, ModelTrace, Placement, PrepareError, SensorData, Sweep,
+};
 use sensorium::tensor::{DType, HostTensor};
 use sensorium::trace::TraceOptions;
 
@@ -76,10 +78,11 @@ impl Bench {
 
     /// What the device makes of the inputs as they are.
     fn heads(&mut self, variant: usize) -> Vec<f32> {
-        let (_, pending) = self
+        let pending = self
             .trace
-            .submit(&mut self.device, variant, &self.inputs)
-            .unwrap();
+            .submit(&mut self.device, variant, &self.inputs, &FrameKey::default())
+            .unwrap()
+            .pending;
         self.trace
             .runner()
             .0

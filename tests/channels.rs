@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use sensorium::pipeline::OnFull;
-use sensorium::runtime::channel::{Receiver, Sent, bounded};
-use sensorium::telemetry::DropReason;
+use sensorium::runtime::channel::{Receiver, Sent, bounded, gauged};
+use sensorium::telemetry::live::Live;
+use sensorium::telemetry::{DropReason, MonotonicClock};
 use tokio::runtime::{Builder, Runtime};
 
 const POLICIES: [OnFull; 3] = [OnFull::Block, OnFull::DropOldest, OnFull::DropNewest];
@@ -322,4 +323,46 @@ proptest! {
         prop_assert_eq!(kept(OnFull::DropNewest), first);
         prop_assert_eq!(kept(OnFull::DropOldest), last);
     }
+}
+
+#[test]
+fn a_gauge_counts_what_waits_and_what_was_dropped_under_every_policy() {
+    let clock = MonotonicClock::start();
+    let live = Live::default();
+    for (policy, len, sent, dropped) in [
+        (OnFull::DropOldest, 2, 5, 3),
+        (OnFull::DropNewest, 2, 2, 3),
+        (OnFull::Block, 2, 2, 0),
+    ] {
+        let gauge = live.queue("camera", &format!("{policy:?}"), 2, clock);
+        let (sender, mut receiver) = gauged(2, policy, gauge);
+        threads(1).block_on(async {
+            for i in 0..5 {
+                if policy != OnFull::Block || sender.len() < 2 {
+                    let _ = sender.send(i).await;
+                }
+            }
+        });
+        let of_policy = || live.queues().pop().unwrap();
+        let reading = of_policy();
+        assert_eq!(
+            (reading.len, reading.sent, reading.dropped),
+            (len, sent, dropped),
+            "{policy:?}"
+        );
+        assert_eq!(reading.len, sender.len());
+        assert!(
+            reading.oldest_age_s > 0.0 && reading.taken_age_s == 0.0,
+            "{reading:?}"
+        );
+        while receiver.try_recv().is_some() {}
+        let reading = of_policy();
+        assert_eq!((reading.len, reading.oldest_age_s), (0, 0.0), "{policy:?}");
+        assert!(reading.taken_age_s > 0.0, "{reading:?}");
+    }
+    assert_eq!(live.queues().len(), 3);
+    live.forget_queues_of("Block");
+    assert_eq!(live.queues().len(), 2);
+    live.forget_queues_of("camera");
+    assert!(live.queues().is_empty());
 }

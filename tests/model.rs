@@ -19,9 +19,9 @@ use sensorium::lidar::PointCloud;
 use sensorium::outputs::Detections;
 use sensorium::perception::centerpoint::CenterPointSource;
 use sensorium::perception::{
-    CallParam, CallParamError, CallParamKind, CallParams, CallValue, CameraSource, DeviceModel, HeadKind,
-    HostModel, InputError, Model, ModelError, ModelOptions, ModelParts, PrepareError, RunTiming, SensorData,
-    Sweep, Taken, Thresholds,
+    CallParam, CallParamError, CallParamKind, CallParams, CallValue, CameraSource, DeviceModel, FrameKey,
+    HeadKind, HostModel, InputError, Model, ModelError, ModelOptions, ModelParts, PrepareError, RunTiming,
+    SensorData, Sweep, Taken, Thresholds,
 };
 use sensorium::tensor::HostTensor;
 use sensorium::trace::TraceOptions;
@@ -143,7 +143,9 @@ fn by_hand(thresholds: Thresholds, pixels: &[u8]) -> Detections {
     let mut output = device.host_slot(trace.output_bytes()).unwrap();
     let data = SensorData::Image(image(pixels).into());
     let frame = HostModel::prepare(&loaded.host, &data, &mut [input.bytes_mut().unwrap()]).unwrap();
-    let (_, pending) = trace.submit(device.as_mut(), frame.variant, [&input]).unwrap();
+    let key = FrameKey::default();
+    let submitted = trace.submit(device.as_mut(), frame.variant, [&input], &key);
+    let pending = submitted.unwrap().pending;
     trace.read(device.as_mut(), pending, &mut output).unwrap();
     device.drain(Duration::from_secs(300)).unwrap();
     let floats: &[f32] = bytemuck::cast_slice(output.bytes().unwrap());
@@ -420,6 +422,7 @@ fn arrays_that_the_model_does_not_take_are_refused() {
         stream: "top",
         stamp_ns: 1,
         world_from_sensor: Some(IDENTITY),
+        ..Taken::default()
     };
     let floats =
         |dims: &[usize]| HostTensor::from_slice(dims, &vec![1.0_f32; dims.iter().product()]).unwrap();

@@ -15,8 +15,8 @@ use sensorium::device::{CpuConfig, CpuDevice, Device};
 use sensorium::image::{BackMap, Preset, PresetOptions, decode_image};
 use sensorium::outputs::Detection2D;
 use sensorium::perception::{
-    BoxExtent, Detector, DetectorGraph, DeviceModel, Head, HeadKind, ModelTrace, PixelInput, Thresholds,
-    coco_80, iou,
+    BoxExtent, Detector, DetectorGraph, DeviceModel, FrameKey, Head, HeadKind, ModelTrace, PixelInput,
+    Thresholds, coco_80, iou,
 };
 use sensorium::tensor::{DType, HostTensor};
 use sensorium::trace::TraceOptions;
@@ -87,7 +87,8 @@ impl Network {
         let mut input = device.host_slot(trace.input_specs()[0].bytes()).unwrap();
         let mut output = device.host_slot(trace.output_bytes()).unwrap();
         input.bytes_mut().unwrap()[..pixels.len()].copy_from_slice(pixels);
-        let (_, pending) = trace.submit(device, 0, [&input]).unwrap();
+        let key = FrameKey::default();
+        let pending = trace.submit(device, 0, [&input], &key).unwrap().pending;
         trace.runner().0.wait(device, pending.done).unwrap();
         let read = trace.read(device, pending, &mut output).unwrap();
         trace.runner().0.wait(device, read).unwrap();

@@ -211,6 +211,11 @@ fn two_sensors_that_see_a_half_each_find_what_one_finds_that_sees_the_whole() {
     );
     let expected = [LEFT, RIGHT, "pair", "/lidar/all"].map(|name| (name.to_owned(), [3, 3, 0]));
     assert_eq!(streams(&halves), BTreeMap::from(expected));
+    let bytes = || std::fs::read(lab.path("halves.jsonl")).unwrap();
+    let first = bytes();
+    let again = run(&lab, HALVES, &["--set", "device.threads=1"]);
+    assert_eq!(again.code, Some(0), "{again:?}");
+    assert!(bytes() == first, "the same sets and clouds make the same bytes");
     let (whole, halves) = (lab.lines("whole.jsonl"), lab.lines("halves.jsonl"));
     let mut found = 0;
     for (whole, halves) in whole.iter().zip(&halves) {

@@ -9,7 +9,9 @@ use kameo::actor::Spawn;
 use sensorium::device::HostSlot;
 use sensorium::pipeline::OnFull;
 use sensorium::runtime::channel::bounded;
-use sensorium::runtime::{FrameMeta, Message, PooledSlot, Sample, Shutdown, SlotPool, Stage, StageLogic};
+use sensorium::runtime::{
+    FrameMeta, Message, PooledSlot, Sample, Shutdown, SlotPool, Stage, StageLogic, Turn,
+};
 use sensorium::telemetry::{DropReason, FrameTimes, Ledger, StreamAccount, Streams};
 
 /// Doubles a number; panics, refuses or waits on some.
@@ -96,9 +98,13 @@ fn run(workers: usize, slots: usize, count: u64, abort_before: Option<u64>) -> R
                     stamp_ns: 0,
                     frame_id: "".into(),
                     times: FrameTimes::new(0),
+                    deadline_ns: None,
                     fresh: false,
+                    freshness: None,
                     within_capacity: None,
                     device_restarts: 0,
+                    turn: Turn::default(),
+                    world_from_sensor: None,
                 },
                 message: Arc::new(Message {
                     topic: "s".into(),

@@ -96,6 +96,7 @@ fn summary(pipeline: &Pipeline, environment: &DeviceLayer) -> String {
     for (name, model) in &pipeline.models {
         let weights = match &model.weights {
             Some(path) => path.display().to_string(),
+            None if model.family.is_seeded() => "out of the seed".to_owned(),
             None => "to be given".to_owned(),
         };
         let detail = match &model.family {
@@ -110,6 +111,12 @@ fn summary(pipeline: &Pipeline, environment: &DeviceLayer) -> String {
                 0 => "parameters of the weights".to_owned(),
                 count => format!("{count} parameter file(s)"),
             },
+            Family::BevRing(temporal) | Family::StreamQueries(temporal) => {
+                format!(
+                    "seed {}, {} frame(s) remembered",
+                    temporal.seed, temporal.memory_frames
+                )
+            }
         };
         line(
             "model",
@@ -188,6 +195,9 @@ fn describe(kind: &NodeKind) -> String {
         }
         NodeKind::Publisher(PublisherSettings::Ros2(publisher)) => {
             format!("publisher, ros2 topic {}", publisher.topic)
+        }
+        NodeKind::Publisher(PublisherSettings::Foxglove(publisher)) => {
+            format!("publisher, Foxglove at ws://{}", publisher.address)
         }
         NodeKind::Recorder(recorder) => format!("recorder, {}", recorder.path.display()),
         NodeKind::JsonLines(jsonl) => format!("jsonl, {}", jsonl.path.display()),

@@ -23,7 +23,11 @@ mod ros_args;
 mod router;
 mod run;
 mod schema;
+mod serve;
 mod sim;
+mod smoke;
+mod top;
+mod watching;
 
 use std::process::ExitCode;
 
@@ -61,7 +65,10 @@ enum Command {
     Model(model::Args),
     Router(router::Args),
     Schema(schema::Args),
+    Serve(Box<serve::Args>),
+    Smoke(Box<smoke::Args>),
     Sim(Box<sim::Args>),
+    Top(top::Args),
 }
 
 impl Command {
@@ -81,7 +88,10 @@ impl Command {
             Self::Model(args) => model::run(args),
             Self::Router(args) => router::run(&args),
             Self::Schema(args) => schema::run(args),
+            Self::Serve(args) => serve::run(*args),
+            Self::Smoke(args) => smoke::run(&args),
             Self::Sim(args) => sim::run(*args),
+            Self::Top(args) => top::run(&args),
         }
     }
 }

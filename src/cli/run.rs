@@ -1,5 +1,6 @@
 //! `sensorium run`: plays a pipeline.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use miette::{IntoDiagnostic, Report, WrapErr, miette};
 
 use super::pipeline_args::{self, Format, PipelineArgs};
 use super::report;
+use super::watching::WatchArgs;
 use crate::pipeline::{Overrides, Pipeline, Rate};
 use crate::runtime::{self, Progress, RunOptions, RunOutput, RuntimeError, Shutdown};
 
@@ -44,6 +46,10 @@ pub(super) struct Args {
     /// Speed of the replay: a multiple of the recorded speed, or `max` for as fast as possible.
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
+    /// Plays in one fixed order as fast as possible and drops nothing: JSON lines and recordings of two runs are the same
+    /// to the byte. Timing fields are left out, and recorded results carry the stamps of their sensors.
+    #[arg(long, conflicts_with = "rate")]
+    deterministic: bool,
     /// Records images and boxes as MCAP (opens in Foxglove).
     #[arg(long, value_name = "OUT.mcap", value_hint = ValueHint::FilePath)]
     record: Option<PathBuf>,
@@ -63,6 +69,11 @@ pub(super) struct Args {
     /// Leaves timing fields out of JSON lines and published results.
     #[arg(long)]
     no_latency: bool,
+    /// Lets the Foxglove viewer connect and shows it images and point clouds with what was found in them.
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:8765")]
+    foxglove: Option<SocketAddr>,
+    #[command(flatten)]
+    watch: WatchArgs,
     /// Form of the summary at the end.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -79,10 +90,14 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         rate: args.rate,
         record: args.record,
         jsonl: args.jsonl,
+        deterministic: args.deterministic,
         remap: args.remap,
         ..args.pipeline.overrides()
     };
-    let pipeline = Pipeline::load(&args.pipeline.file, &overrides)?;
+    let mut pipeline = Pipeline::load(&args.pipeline.file, &overrides)?;
+    if let Some(address) = args.foxglove {
+        pipeline = pipeline.with_foxglove(address);
+    }
     for warning in &pipeline.warnings {
         report::show(&Report::new(warning.clone()));
     }
@@ -90,6 +105,8 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
     if let Some(dir) = &args.report {
         crate::telemetry::report::prepare_dir(dir).into_diagnostic()?;
     }
+
+    let watch = args.watch.open()?;
 
     let tokio = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -104,13 +121,18 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         progress: Arc::new(Bar::new()),
         ros_node: None,
         build_only: args.build_only,
+        control: watch.control.clone(),
+        live: watch.live.clone(),
     };
     let outcome = tokio.block_on(async {
+        // It answers until the run is over.
+        let _observer = watch.start().await?;
         tokio::spawn(end_on_interrupt(shutdown.clone()));
-        runtime::run(&pipeline, options, shutdown).await
+        runtime::run(&pipeline, options, shutdown).await.map_err(explain)
     });
     tokio.shutdown_timeout(Duration::from_millis(500));
-    let output = outcome.map_err(explain)?;
+    let output = outcome?;
+    let untraced = watch.finish();
 
     match args.format {
         Format::Text => report::print(&output.summary.table())?,
@@ -129,13 +151,13 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
             .into_diagnostic()
             .wrap_err("the report cannot be written")?;
     }
-    let code = if output.faults.is_empty() {
+    let code = if output.faults.is_empty() && untraced.is_none() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     };
-    for fault in output.faults {
-        report::show(&explain(fault));
+    for fault in output.faults.into_iter().map(explain).chain(untraced) {
+        report::show(&fault);
     }
     Ok(code)
 }
@@ -195,6 +217,9 @@ pub(super) fn explain(error: RuntimeError) -> Report {
         RuntimeError::Sink { .. } => "correct what is wrong there, or leave this output away",
         RuntimeError::Unwritable { .. } => "name a file in a folder that exists and can be written",
         RuntimeError::ActorDied { .. } => "this is a fault of the program; -vv logs what led to it",
+        RuntimeError::GivenUp { .. } => {
+            "`supervision` of the pipeline file says how often an actor may fail; -vv logs what led to it"
+        }
         RuntimeError::Incomplete(_) => "or write it into the pipeline file",
     };
     miette!(help = help, "{error}")
@@ -229,6 +254,11 @@ impl Progress for Bar {
             "{source} is ready and subscribes to {}; Ctrl-C ends the run",
             topics.join(", ")
         );
+    }
+
+    fn listens(&self, publisher: &str, url: &str) {
+        let line = format!("{publisher} waits for Foxglove at {url}");
+        self.bar.suspend(|| eprintln!("{line}"));
     }
 
     fn message(&self) {

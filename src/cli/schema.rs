@@ -7,6 +7,7 @@ use miette::IntoDiagnostic;
 
 use super::report;
 use crate::pipeline::pipeline_schema;
+use crate::server::openapi;
 
 /// Prints the JSON Schema (2020-12) of a kind of file.
 ///
@@ -14,7 +15,8 @@ use crate::pipeline::pipeline_schema;
 /// "# yaml-language-server: $schema=pipeline.schema.json".
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  sensorium schema pipeline > pipeline.schema.json")]
+  sensorium schema pipeline > pipeline.schema.json
+  sensorium schema openapi > openapi.json")]
 pub(super) struct Args {
     /// Which files.
     #[arg(value_enum)]
@@ -25,6 +27,8 @@ pub(super) struct Args {
 enum Kind {
     /// Pipeline files.
     Pipeline,
+    /// The OpenAPI document of `sensorium serve`.
+    Openapi,
 }
 
 /// Runs the command.
@@ -34,6 +38,7 @@ enum Kind {
 pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
     let schema = match args.kind {
         Kind::Pipeline => pipeline_schema(),
+        Kind::Openapi => openapi(),
     };
     report::print(&serde_json::to_string_pretty(schema).into_diagnostic()?)?;
     Ok(ExitCode::SUCCESS)

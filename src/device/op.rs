@@ -183,7 +183,8 @@ pub enum ResidualOrder {
 /// bias, activation and an optional residual that is added behind the activation or before it:
 /// `out = act(conv(input, weight) + bias) (+ residual)` or `out = act(conv(input, weight) + bias + residual)`. Output and residual have one type, fp32 or the input's. Bound
 /// buffers: input, prepared weights, output and, if present, residual. The order of summing is that of taps (rows,
-/// columns), then input channels; under [`Math::Native`] it happens in fp32.
+/// columns), then input channels; under [`Math::Native`] it happens in fp32, or for bf16 as the instruction of the
+/// processor has it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Conv2dDesc {
     /// Input, `[N, Cin, H, W]`.

@@ -37,6 +37,8 @@ pub struct CameraSource {
     pub weight_format: WeightFormat,
     /// Whether compressed images may be decoded at a fraction of their size: faster, and not the same to the bit.
     pub decode_to_scale: bool,
+    /// Numbers of frames for which the network is captured beside the single one, 2 and more, ascending.
+    pub batch_sizes: Vec<usize>,
 }
 
 impl CameraSource {
@@ -59,6 +61,7 @@ impl CameraSource {
             storage: DType::F32,
             weight_format: WeightFormat::Fp32,
             decode_to_scale: false,
+            batch_sizes: Vec::new(),
         }
     }
 
@@ -86,6 +89,7 @@ impl CameraSource {
         let (storage, format) = (self.storage, self.weight_format);
         let graph = DetectorGraph::lower_cached(name, &onnx, storage, format, input, &cache)?;
         tracing::debug!(hits = cache.hits(), misses = cache.misses(), "stored weights");
+        let graph = graph.with_batches(&onnx, &self.batch_sizes);
         let head = Head::new(self.head, graph.input_px(), graph.output_dims(), self.thresholds)?;
         let labels = match &self.labels {
             None => coco_80(),

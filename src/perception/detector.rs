@@ -161,6 +161,10 @@ impl HostModel for Detector {
         Sensor::Camera
     }
 
+    fn labels(&self) -> Vec<String> {
+        self.labels.to_vec()
+    }
+
     fn decode_at_least_px(&self) -> Option<[usize; 2]> {
         self.decode_to_scale.then_some(self.form.size_px)
     }

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use super::batches::{Batch, LoadedBatch, forward_one, lower_options, name_at};
 use super::{DeviceModel, DeviceWeights, ModelTrace};
 use crate::device::{BinaryKind, BufferClass, Cq, Device, OpDesc, Operand};
 use crate::image::{Layout, SampleType};
 use crate::models::{ImportError, InputFormat, LoadedGraph, LowerOptions, LoweredGraph, lower_cached};
 use crate::ops::{DeviceTensor, OpContext};
 use crate::tensor::{DType, TensorError, TensorSpec};
-use crate::trace::{TraceOptions, TraceRunner};
+use crate::trace::{TraceContext, TraceOptions, TraceRunner};
 use crate::weights::{OnnxModel, WeightCache, WeightFormat};
 
 /// Name of the network's input in the trace.
@@ -75,6 +76,11 @@ impl PixelInput {
         }
     }
 
+    /// Whether the device applies a factor.
+    pub(super) fn is_scaled(self) -> bool {
+        self.scale != 1.0
+    }
+
     const fn dtype(self) -> DType {
         match self.samples {
             SampleType::U8 => DType::U8,
@@ -84,7 +90,7 @@ impl PixelInput {
     }
 
     /// Whether the network reads what is uploaded.
-    fn is_direct(self) -> bool {
+    pub(super) fn is_direct(self) -> bool {
         self == Self::BYTES || (self.samples == SampleType::F32 && self.scale == 1.0)
     }
 }
@@ -98,6 +104,9 @@ pub struct DetectorGraph {
     pixels: TensorSpec,
     input_px: [usize; 2],
     input: PixelInput,
+    options: LowerOptions,
+    /// Ascending by their frames.
+    batches: Vec<Batch>,
 }
 
 impl DetectorGraph {
@@ -132,18 +141,13 @@ impl DetectorGraph {
             model: model.name().to_owned(),
             found,
         };
-        let [network_input] = model.inputs() else {
+        if model.inputs().len() != 1 {
             return Err(form(format!("{} inputs", model.inputs().len())));
-        };
+        }
         if model.outputs().len() != 1 {
             return Err(form(format!("{} outputs", model.outputs().len())));
         }
-        let options = LowerOptions {
-            storage,
-            weights,
-            formats: [(network_input.name.clone(), input.format())].into(),
-            ..LowerOptions::default()
-        };
+        let options = lower_options(model, storage, weights, input.format());
         let graph = lower_cached(model, &options, cache)?;
         let dims = graph.inputs[0].spec.shape;
         let (channels, input_px) = match input.layout {
@@ -162,7 +166,26 @@ impl DetectorGraph {
             pixels: TensorSpec::new(&dims, input.dtype())?,
             input_px,
             input,
+            options,
+            batches: Vec::new(),
         })
+    }
+
+    /// The same network, captured for these numbers of frames as well (2 and more, ascending). `model` is the file that it
+    /// was lowered from.
+    #[must_use]
+    pub fn with_batches(mut self, model: &OnnxModel, sizes: &[usize]) -> Self {
+        let batch = |&frames: &usize| Batch::lower(model, &self.graph, &self.options, frames);
+        self.batches = sizes.iter().map(batch).collect();
+        self
+    }
+
+    /// For each number of frames beside the single one, whether the network takes them together; otherwise it runs on one
+    /// after the other in the same replay.
+    #[must_use]
+    pub fn batches(&self) -> Vec<(usize, bool)> {
+        let told = self.batches.iter().map(|batch| (batch.frames, batch.is_joined()));
+        told.collect()
     }
 
     /// Width and height of the input in pixels.
@@ -191,8 +214,14 @@ impl DeviceModel for DetectorGraph {
         let input = runner.add_input(device, INPUT, input_spec, None)?;
         runner.add_param(device, SCALE, self.input.scale)?;
         runner.add_output(device, OUTPUT, output_spec)?;
+        let most = self.batches.last().map_or(1, |batch| batch.frames);
+        let mut places = vec![[input]];
+        for place in 1..most {
+            places.push([runner.add_input(device, &name_at(INPUT, place), input_spec, None)?]);
+            runner.add_output(device, &name_at(OUTPUT, place), output_spec)?;
+        }
         let network = Arc::clone(&loaded);
-        let (direct, scaled) = (self.input.is_direct(), self.input.scale != 1.0);
+        let form = self.input;
         let variant = runner.add_variant(
             device,
             "default",
@@ -202,37 +231,70 @@ impl DeviceModel for DetectorGraph {
                     context.param(SCALE)?,
                     context.output(OUTPUT)?,
                 );
-                if direct {
-                    network.forward_into(context.ops(), &[pixels], &[head])?;
-                } else {
-                    let floats = floats_of(context.ops(), pixels, scaled.then_some(factor))?;
-                    let forward = network.forward_into(context.ops(), &[floats], &[head]);
-                    context.ops().free(&floats)?;
-                    forward?;
-                }
+                forward_one(&network, context.ops(), form, factor, pixels, head)?;
                 Ok(vec![(OUTPUT.to_owned(), head)])
             }),
         )?;
+        let mut batches = Vec::with_capacity(self.batches.len());
+        let mut weights = CameraWeights {
+            single: Arc::clone(&loaded),
+            batches: Vec::new(),
+        };
+        for batch in &self.batches {
+            let frames = batch.frames;
+            let network = Arc::new(batch.load(device, &loaded)?);
+            weights.batches.push(Arc::clone(&network));
+            let forward = move |context: &mut TraceContext<'_>| {
+                let factor = context.param(SCALE)?;
+                let pixels: Result<Vec<_>, _> = (0..frames)
+                    .map(|place| context.input(&name_at(INPUT, place)))
+                    .collect();
+                let heads: Result<Vec<_>, _> = (0..frames)
+                    .map(|place| context.output(&name_at(OUTPUT, place)))
+                    .collect();
+                let (pixels, heads) = (pixels?, heads?);
+                network.forward(context.ops(), form, factor, &pixels, &heads)?;
+                let named = heads.into_iter().enumerate();
+                Ok(named
+                    .map(|(place, head)| (name_at(OUTPUT, place), head))
+                    .collect())
+            };
+            batches.push((
+                frames,
+                runner.add_variant(device, &batch.name(), Box::new(forward))?,
+            ));
+        }
         let inputs = [(input, input_spec)];
-        Ok(ModelTrace::new(
+        let trace = ModelTrace::new(
             device,
             runner,
             &inputs,
             output_spec,
             &[variant],
-            Box::new(loaded),
-        )?)
+            Box::new(weights),
+        )?;
+        Ok(trace.with_batches(&places, &batches))
     }
 }
 
-impl DeviceWeights for Arc<LoadedGraph> {
+/// What the variants of a camera network have on a device.
+#[derive(Debug)]
+struct CameraWeights {
+    single: Arc<LoadedGraph>,
+    batches: Vec<Arc<LoadedBatch>>,
+}
+
+impl DeviceWeights for CameraWeights {
     fn release(&mut self, device: &mut dyn Device) {
-        LoadedGraph::release(self, device);
+        self.single.release(device);
+        for batch in &self.batches {
+            batch.release(device);
+        }
     }
 }
 
 /// `pixels * factor` as a new fp32 tensor of the same shape.
-fn floats_of(
+pub(super) fn floats_of(
     ops: &mut OpContext<'_>,
     pixels: DeviceTensor,
     factor: Option<DeviceTensor>,
@@ -240,10 +302,19 @@ fn floats_of(
     let spec = TensorSpec::new(&pixels.view.shape, DType::F32)?;
     let floats = ops.alloc(&spec, BufferClass::Intermediate)?;
     ops.copy(&pixels, &floats)?;
-    let Some(factor) = factor else {
-        return Ok(floats);
-    };
-    let factor_view = factor.view.broadcast_to(spec.shape)?;
+    if let Some(factor) = factor {
+        scale_by(ops, floats, factor)?;
+    }
+    Ok(floats)
+}
+
+/// Multiplies fp32 values by a factor, where they are.
+pub(super) fn scale_by(
+    ops: &mut OpContext<'_>,
+    floats: DeviceTensor,
+    factor: DeviceTensor,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let factor_view = factor.view.broadcast_to(floats.view.shape)?;
     let op = OpDesc::Binary {
         lhs: floats.operand(),
         rhs: Operand {
@@ -254,5 +325,5 @@ fn floats_of(
         kind: BinaryKind::Mul,
     };
     ops.run(&op, &[floats.buffer, factor.buffer, floats.buffer])?;
-    Ok(floats)
+    Ok(())
 }

@@ -160,7 +160,7 @@ impl InputSchema {
 
 impl InputArray {
     /// For example `uint8 [any, any, 3]: rows, ...`.
-    fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         let dims = self.dims.iter().map(|dim| match dim {
             Some(size) => size.to_string(),
             None => "any".to_owned(),

@@ -5,6 +5,7 @@
 //! head layout), and candidates become [`crate::outputs::Detections2D`] (suppression, mapping back to the
 //! camera image, clipping). Slices in, values out; no device, no thread, no clock.
 
+mod batches;
 mod call_params;
 mod camera;
 mod candidate;
@@ -21,6 +22,8 @@ mod nms;
 mod owned;
 mod param_file;
 mod select;
+mod submit;
+pub mod temporal;
 mod trace;
 mod yolox_decode;
 mod yolox_params;
@@ -43,6 +46,7 @@ pub use nms::{BoxExtent, NmsCounts, NmsMode, NmsParams, iou, nms};
 pub use owned::{Model, ModelError, ModelOptions, ModelParts, Outcome, RunTiming, Taken};
 pub use param_file::{MAX_PARAM_FILE_BYTES, ParamError, ParamOrigin};
 pub use select::{SelectionCounts, SelectionParams, select};
+pub use submit::{BankUse, FrameKey, SubmitError, Submitted};
 pub use trace::ModelTrace;
 pub use yolox_decode::{YOLOX_STRIDES, YoloxHead};
 pub use yolox_params::YoloxParams;

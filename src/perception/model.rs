@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{CallParam, CallParams, FrameSet, HeadError, InputSchema, ModelTrace};
+use super::{CallParam, CallParams, FrameSet, HeadError, InputSchema, ModelTrace, Taken};
 use crate::device::Device;
 use crate::image::{BackMap, ImageError, ImageRef};
 use crate::lidar::Columns;
@@ -154,6 +154,19 @@ pub trait HostModel: fmt::Debug + Send + Sync {
     fn prepare(&self, data: &SensorData<'_>, inputs: &mut [&mut [u8]])
     -> Result<PreparedFrame, PrepareError>;
 
+    /// As [`Self::prepare`] for models that ask where and when images were taken; others do not look at it.
+    ///
+    /// # Errors
+    /// As [`Self::prepare`].
+    fn prepare_taken(
+        &self,
+        data: &SensorData<'_>,
+        _taken: &Taken<'_>,
+        inputs: &mut [&mut [u8]],
+    ) -> Result<PreparedFrame, PrepareError> {
+        self.prepare(data, inputs)
+    }
+
     /// Decodes the network's output.
     ///
     /// # Errors
@@ -183,6 +196,19 @@ pub trait HostModel: fmt::Debug + Send + Sync {
     ) -> Result<Detections, HeadError> {
         self.finish(output, placement, frame_id)
     }
+
+    /// Class names by number.
+    fn labels(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// How many earlier sweeps of a stream are added to each: 0 for a model that looks at one frame alone.
+    fn past_sweeps(&self) -> usize {
+        0
+    }
+
+    /// Forgets what was kept of a stream. Nothing happens for one that is not known.
+    fn forget(&self, _stream: &str) {}
 
     /// What the model takes as plain arrays.
     fn input_schema(&self) -> InputSchema {

@@ -30,6 +30,8 @@ pub struct Overrides {
     pub model: Option<PathBuf>,
     /// Replay speed of every source.
     pub rate: Option<Rate>,
+    /// Every source plays on the deterministic clock.
+    pub deterministic: bool,
     /// File of the only recorder.
     pub record: Option<PathBuf>,
     /// File of the only JSON-lines sink.

@@ -15,6 +15,7 @@
 mod camera;
 mod connect;
 mod faults;
+mod foxglove;
 mod graph;
 mod load;
 mod mermaid;
@@ -25,6 +26,7 @@ mod problem;
 mod raw;
 mod reader;
 mod ros2;
+mod scheduling;
 mod schema;
 mod set;
 mod settings;
@@ -32,15 +34,19 @@ mod shape;
 mod source;
 mod substitute;
 mod sync;
+mod supervision;
+mod temporal;
 mod tree;
 mod validate;
 mod words;
 
 pub use camera::{CameraSettings, ChannelOrder, Contraction, Preprocess, Upload, UploadLayout};
+pub use foxglove::{FOXGLOVE_ADDRESS, FoxglovePublisherSettings};
 pub use load::Overrides;
 pub use plan::{Actor, ActorRole, Channel, Plan, RunsOn};
 pub use problem::{InvalidPipeline, PipelineError, Problem, ProblemRecord};
 pub use ros2::{DiagnosticsSettings, Distro, Ros2PublisherSettings, Ros2Settings, RosTransport, Subscribe};
+pub use scheduling::{BatchSettings, OnLate};
 pub use schema::pipeline_schema;
 pub use settings::{
     CenterPointSettings, Clock, DetectorSettings, DeviceSettings, Edge, Family, JsonLinesSettings, Labels,
@@ -50,3 +56,5 @@ pub use settings::{
 };
 pub use substitute::Environment;
 pub use sync::{ConcatSettings, MatchRule, MemberSensor, OnPartial, SyncMember, SyncSettings};
+pub use supervision::{ActorFault, ActorFaultKind, OnSinkFailure, SupervisionSettings};
+pub use temporal::TemporalSettings;

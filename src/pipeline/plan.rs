@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::scheduling::BatchSettings;
 use super::settings::{NodeKind, OnFull, Pipeline};
 
 /// Name of the actor that owns the device.
@@ -90,7 +91,7 @@ impl Pipeline {
     /// The actors and channels of this pipeline.
     ///
     /// A detector becomes a prepare and a finish actor, joined by the device owner. The two channels in between
-    /// always block and hold two samples for each worker behind or before them: what is to be dropped is
+    /// always block and hold two samples for each worker behind or before them, or two batches: what is to be dropped is
     /// dropped on the detector's input, where the pipeline file says so, and nowhere else.
     #[must_use]
     pub fn plan(&self) -> Plan {
@@ -119,11 +120,14 @@ impl Pipeline {
                         ActorRole::Finish,
                         RunsOn::Workers(detector.finish_workers),
                     );
+                    let model = self.models.get(&detector.model);
+                    let batch = model.and_then(|model| model.batch.as_ref());
+                    let batch = batch.map_or(1, BatchSettings::largest);
                     let inner = |from: &str, to: &str, workers: u16| Channel {
                         from: from.to_owned(),
                         to: to.to_owned(),
                         detector: Some(node.name.clone()),
-                        capacity: 2 * u32::from(workers),
+                        capacity: 2 * u32::from(workers.max(batch)),
                         on_full: OnFull::Block,
                     };
                     channels.push(inner(&prepare.name, DEVICE_ACTOR, detector.prepare_workers));

@@ -13,11 +13,14 @@ use super::camera::{ChannelOrder, Contraction, Preprocess, Upload, UploadLayout}
 use super::faults::RawFaults;
 use super::patterns::{NAME, STREAM_TOPIC};
 use super::ros2::{RawRos2, Subscribe};
+use super::scheduling::{BatchSettings, OnLate};
 use super::settings::{
     Clock, DEFAULT_FRAME_DEADLINE_MS, OnFull, OnStreamsFull, Precision, RestartSettings, SimulateSettings,
     Transport, WeightFormat, ZenohMode,
 };
 use super::sync::{RawConcat, RawSync};
+use super::supervision::SupervisionSettings;
+use super::temporal::RawTemporal;
 use crate::device::{
     ARENA_MIB, Backends, Bf16Sums, DeviceConfig, QUEUES, SPIN_US, THREADS, TRACE_REGION_MIB,
 };
@@ -52,6 +55,9 @@ pub(super) struct RawPipeline {
     /// Sizes and policies of the channels between nodes. Left out: the defaults of `channels.default`.
     #[serde(default)]
     pub(super) channels: RawChannels,
+    /// What becomes of actors that fail, and when the pipeline counts as degraded.
+    #[serde(default)]
+    pub(super) supervision: SupervisionSettings,
 }
 
 /// The device that runs the models.
@@ -164,6 +170,10 @@ pub(super) enum RawModel {
     Yolox(RawCameraModel),
     FastestDet(RawCameraModel),
     CenterPoint(RawCenterPoint),
+    #[serde(rename = "bev_ring")]
+    BevRing(RawTemporal),
+    #[serde(rename = "stream_queries")]
+    StreamQueries(RawTemporal),
 }
 
 /// A network that finds boxes in camera images: YOLOX (boxes as offsets to grid cells of three strides, objectness
@@ -223,6 +233,13 @@ pub(super) struct RawCameraModel {
     /// What happens to a stream beyond `max_streams`.
     #[serde(default)]
     pub(super) on_full: OnStreamsFull,
+    /// Frames that may be under way between preparation and result in each detector that runs the model, over all its
+    /// streams; more wait, and the policy of the channel before it decides which. A bound on latency. It is a bound on
+    /// the workers of the detector's preparation as well. Left out: as many as there is memory for.
+    #[schemars(range(min = 1, max = 1_024))]
+    pub(super) max_in_flight: Option<u32>,
+    /// Frames of several streams in one go. Left out: each alone.
+    pub(super) batch: Option<BatchSettings>,
 }
 
 /// CenterPoint: objects on the road from LiDAR sweeps, as Autoware's lidar_centerpoint finds them.
@@ -261,6 +278,13 @@ pub(super) struct RawCenterPoint {
     /// What happens to a stream beyond `max_streams`.
     #[serde(default)]
     pub(super) on_full: OnStreamsFull,
+    /// Frames that may be under way between preparation and result in each detector that runs the model, over all its
+    /// streams; more wait, and the policy of the channel before it decides which. A bound on latency. It is a bound on
+    /// the workers of the detector's preparation as well. Left out: as many as there is memory for.
+    #[schemars(range(min = 1, max = 1_024))]
+    pub(super) max_in_flight: Option<u32>,
+    /// Not for this model, which keeps earlier sweeps of each stream: refused.
+    pub(super) batch: Option<BatchSettings>,
 }
 
 const fn default_max_detections() -> u32 {
@@ -389,6 +413,9 @@ pub(super) struct RawDetector {
     #[serde(default)]
     #[schemars(range(min = 0, max = 1_000))]
     pub(super) pose_wait_ms: u32,
+    /// What happens to a frame that waits for the device when its deadline (`deadline_ms` of its source) passes.
+    #[serde(default)]
+    pub(super) on_late: OnLate,
 }
 
 const fn default_workers() -> u16 {
@@ -424,6 +451,8 @@ pub(super) struct RawPublisher {
     /// ros2: whether processing times, diagnostics and times of publication are published too, as Autoware's detectors
     /// do. Left out: they are.
     pub(super) debug: Option<bool>,
+    /// foxglove: ADDRESS:PORT to listen on. Left out: 127.0.0.1:8765, which only this machine reaches.
+    pub(super) address: Option<String>,
 }
 
 /// Key of results that names none.

@@ -8,9 +8,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::camera::CameraSettings;
+use super::foxglove::FoxglovePublisherSettings;
 use super::problem::Problem;
 use super::ros2::{Ros2PublisherSettings, Ros2Settings, Subscribe};
 use super::sync::{ConcatSettings, SyncSettings};
+use super::scheduling::{BatchSettings, OnLate};
+use super::supervision::SupervisionSettings;
+use super::temporal::TemporalSettings;
 use super::words::words;
 use crate::device::{DeviceConfig, DeviceLayer, FaultPlan};
 
@@ -32,6 +36,8 @@ pub struct Pipeline {
     pub nodes: Vec<Node>,
     /// Connections, in the order of the receiving node.
     pub edges: Vec<Edge>,
+    /// What becomes of actors that fail.
+    pub supervision: SupervisionSettings,
     /// Names of the recorders and JSON-lines sinks that are off because they have no path.
     pub inactive: Vec<String>,
     /// Things that work, but hardly as meant.
@@ -120,6 +126,12 @@ pub struct ModelSettings {
     pub max_streams: u16,
     /// What happens to a stream beyond `max_streams`.
     pub on_full: OnStreamsFull,
+    /// Most frames between preparation and result in each detector; `None`: as many as there is memory for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_in_flight: Option<u32>,
+    /// Frames of several streams in one go.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<BatchSettings>,
     /// Family of the network, and what is peculiar to it.
     #[serde(flatten)]
     pub family: Family,
@@ -135,6 +147,12 @@ pub enum Family {
     FastestDet(CameraSettings),
     /// CenterPoint on LiDAR sweeps.
     CenterPoint(CenterPointSettings),
+    /// A ring of maps of LiDAR sweeps, with random weights.
+    #[serde(rename = "bev_ring")]
+    BevRing(TemporalSettings),
+    /// Queries with a memory on camera images, with random weights.
+    #[serde(rename = "stream_queries")]
+    StreamQueries(TemporalSettings),
 }
 
 impl Family {
@@ -145,13 +163,27 @@ impl Family {
             Self::Yolox(_) => "yolox",
             Self::FastestDet(_) => "fastestdet",
             Self::CenterPoint(_) => "centerpoint",
+            Self::BevRing(_) => "bev_ring",
+            Self::StreamQueries(_) => "stream_queries",
         }
     }
 
     /// Whether it keeps earlier frames of a stream, so that they have to come one after another.
     #[must_use]
     pub const fn is_stateful(&self) -> bool {
-        matches!(self, Self::CenterPoint(_))
+        matches!(self, Self::CenterPoint(_)) || self.is_seeded()
+    }
+
+    /// Whether the weights come out of a seed, so that there is no file of them.
+    #[must_use]
+    pub const fn is_seeded(&self) -> bool {
+        matches!(self, Self::BevRing(_) | Self::StreamQueries(_))
+    }
+
+    /// Whether frames of several streams can go through the network together.
+    #[must_use]
+    pub const fn can_batch(&self) -> bool {
+        !self.is_stateful()
     }
 }
 
@@ -362,6 +394,8 @@ pub struct DetectorSettings {
     pub finish_workers: u16,
     /// Longest wait for a transform that comes later than its sweep, in milliseconds.
     pub pose_wait_ms: u32,
+    /// What happens to a frame that waits for the device when its deadline passes.
+    pub on_late: OnLate,
 }
 
 /// Settings of a publisher.
@@ -372,6 +406,8 @@ pub enum PublisherSettings {
     Zenoh(ZenohPublisherSettings),
     /// Messages on topics of ROS 2.
     Ros2(Ros2PublisherSettings),
+    /// A server that Foxglove connects to.
+    Foxglove(FoxglovePublisherSettings),
 }
 
 impl PublisherSettings {
@@ -381,7 +417,14 @@ impl PublisherSettings {
         match self {
             Self::Zenoh(_) => Transport::Zenoh,
             Self::Ros2(_) => Transport::Ros2,
+            Self::Foxglove(_) => Transport::Foxglove,
         }
+    }
+
+    /// Whether a frame counts as published when this publisher has it. People who watch are not waited for.
+    #[must_use]
+    pub const fn measures(&self) -> bool {
+        !matches!(self, Self::Foxglove(_))
     }
 }
 
@@ -526,6 +569,8 @@ words! {
         Zenoh = "zenoh",
         /// Topics of ROS 2, as Autoware's detectors publish them.
         Ros2 = "ros2",
+        /// A server that the Foxglove viewer connects to: images and point clouds with what was found in them.
+        Foxglove = "foxglove",
     }
 }
 words! {

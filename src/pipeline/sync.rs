@@ -256,8 +256,8 @@ impl Takes {
 
     pub(super) const fn of(family: &Family) -> Self {
         match family {
-            Family::Yolox(_) | Family::FastestDet(_) => Self::Images,
-            Family::CenterPoint(_) => Self::Clouds,
+            Family::Yolox(_) | Family::FastestDet(_) | Family::StreamQueries(_) => Self::Images,
+            Family::CenterPoint(_) | Family::BevRing(_) => Self::Clouds,
         }
     }
 }

@@ -8,7 +8,8 @@ use super::{Fidelity, OperandFormat, Precision};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Math {
     /// As the device does it best. On the CPU device: fp32 products and sums of the stored values, weights rounded to
-    /// the input's type.
+    /// the input's type; where the processor has an instruction for sums of bf16 and `bf16_dot` allows it, convolutions of
+    /// bf16 have the sums of that instruction.
     Native,
     /// As a matrix engine does it, emulated where the device is none.
     Matrix(MatrixMath),

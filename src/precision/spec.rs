@@ -79,7 +79,7 @@ impl Precision {
     }
 
     /// `HiFi4+fp32+l1acc`: what convolutions want where nothing speaks against it. Without the accumulation of partial
-    /// sums a 3 x 3 convolution of 256 channels keeps them in bf16 and has ten times the error at the same speed.
+    /// sums a 3 x 3 convolution of 256 channels keeps them in bf16 and has ten times the error.
     pub const CONVOLUTION: Self = Self::new(Fidelity::HiFi4, true).with_packer_l1_acc(true);
 
     /// With another fidelity.

@@ -3,6 +3,7 @@
 //! flume moves the items; what it lacks is "keep the newest". A sender with that policy holds a receiving end
 //! too and takes the oldest item out itself, so that the item can be accounted for.
 
+use std::fmt;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,15 +12,44 @@ use futures_util::future::{FutureExt, select_all};
 
 use crate::pipeline::OnFull;
 use crate::telemetry::DropReason;
+use crate::telemetry::live::QueueGauge;
 
 /// The sending end.
 #[derive(Debug)]
 pub struct Sender<T> {
-    items: flume::Sender<T>,
+    items: flume::Sender<Item<T>>,
     /// Other end of the same channel, to make room with.
-    oldest: Option<Arc<Mutex<flume::Receiver<T>>>>,
+    oldest: Option<Arc<Mutex<flume::Receiver<Item<T>>>>>,
     on_full: OnFull,
+    gauge: Option<Arc<QueueGauge>>,
     reader_gone: Arc<AtomicBool>,
+}
+
+/// How full a channel is.
+pub(crate) struct Gauge {
+    items: Box<dyn Fn() -> Option<usize> + Send + Sync>,
+    capacity: usize,
+}
+
+impl Gauge {
+    /// Items that wait; `None` once nobody can send any more.
+    pub(crate) fn len(&self) -> Option<usize> {
+        (self.items)()
+    }
+
+    /// Items that the channel holds.
+    pub(crate) const fn capacity(&self) -> usize {
+        self.capacity
+    }
+}
+
+impl fmt::Debug for Gauge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gauge")
+            .field("len", &self.len())
+            .field("capacity", &self.capacity)
+            .finish()
+    }
 }
 
 /// The receiving end of one channel, or of several that lead to one reader. It has one reader at a time: with more
@@ -31,12 +61,20 @@ pub struct Receiver<T> {
     turn: usize,
 }
 
+/// What lies in a channel, and when it came, where that is watched.
+#[derive(Debug)]
+struct Item<T> {
+    value: T,
+    came_ns: u64,
+}
+
 /// One channel of a receiver.
 #[derive(Debug)]
 struct End<T> {
-    items: flume::Receiver<T>,
+    items: flume::Receiver<Item<T>>,
     /// What the senders hold while they make room, if they ever do.
-    oldest: Option<Arc<Mutex<flume::Receiver<T>>>>,
+    oldest: Option<Arc<Mutex<flume::Receiver<Item<T>>>>>,
+    gauge: Option<Arc<QueueGauge>>,
     reader_gone: Arc<AtomicBool>,
 }
 
@@ -68,6 +106,20 @@ impl<T> Sent<T> {
 /// A channel for at most `capacity` items (at least 1).
 #[must_use]
 pub fn bounded<T>(capacity: usize, on_full: OnFull) -> (Sender<T>, Receiver<T>) {
+    with_gauge(capacity, on_full, None)
+}
+
+/// A channel that tells a gauge how full it is.
+#[must_use]
+pub fn gauged<T>(capacity: usize, on_full: OnFull, gauge: Arc<QueueGauge>) -> (Sender<T>, Receiver<T>) {
+    with_gauge(capacity, on_full, Some(gauge))
+}
+
+fn with_gauge<T>(
+    capacity: usize,
+    on_full: OnFull,
+    gauge: Option<Arc<QueueGauge>>,
+) -> (Sender<T>, Receiver<T>) {
     let (tx, rx) = flume::bounded(capacity.max(1));
     let reader_gone = Arc::new(AtomicBool::new(false));
     let oldest = (on_full == OnFull::DropOldest).then(|| Arc::new(Mutex::new(rx.clone())));
@@ -76,12 +128,14 @@ pub fn bounded<T>(capacity: usize, on_full: OnFull) -> (Sender<T>, Receiver<T>) 
             items: tx,
             oldest: oldest.clone(),
             on_full,
+            gauge: gauge.clone(),
             reader_gone: Arc::clone(&reader_gone),
         },
         Receiver {
             channels: vec![End {
                 items: rx,
                 oldest,
+                gauge,
                 reader_gone,
             }],
             turn: 0,
@@ -95,6 +149,7 @@ impl<T> Clone for Sender<T> {
             items: self.items.clone(),
             oldest: self.oldest.clone(),
             on_full: self.on_full,
+            gauge: self.gauge.clone(),
             reader_gone: Arc::clone(&self.reader_gone),
         }
     }
@@ -106,16 +161,22 @@ impl<T> Sender<T> {
         if self.reader_gone.load(Ordering::Acquire) {
             return Sent::Closed(item);
         }
+        let (item, came_ns) = self.stamped(item);
         match self.on_full {
             OnFull::DropNewest => match self.items.try_send(item) {
-                Ok(()) => Sent::Queued,
-                Err(flume::TrySendError::Full(item)) => Sent::Refused(item),
-                Err(flume::TrySendError::Disconnected(item)) => Sent::Closed(item),
+                Ok(()) => self.queued(came_ns),
+                Err(flume::TrySendError::Full(item)) => {
+                    if let Some(gauge) = &self.gauge {
+                        gauge.refused();
+                    }
+                    Sent::Refused(item.value)
+                }
+                Err(flume::TrySendError::Disconnected(item)) => Sent::Closed(item.value),
             },
             OnFull::DropOldest => self.send_newest(item),
             OnFull::Block => match self.items.send_async(item).await {
-                Ok(()) => Sent::Queued,
-                Err(flume::SendError(item)) => Sent::Closed(item),
+                Ok(()) => self.queued(came_ns),
+                Err(flume::SendError(item)) => Sent::Closed(item.value),
             },
         }
     }
@@ -128,8 +189,15 @@ impl<T> Sender<T> {
         if self.reader_gone.load(Ordering::Acquire) {
             return Err(item);
         }
+        let (item, came_ns) = self.stamped(item);
         let _alone = self.alone();
-        self.items.try_send(item).map_err(flume::TrySendError::into_inner)
+        match self.items.try_send(item) {
+            Ok(()) => {
+                self.queued::<T>(came_ns);
+                Ok(())
+            }
+            Err(error) => Err(error.into_inner().value),
+        }
     }
 
     /// Items waiting to be received.
@@ -144,29 +212,62 @@ impl<T> Sender<T> {
         self.items.is_empty()
     }
 
-    fn send_newest(&self, item: T) -> Sent<T> {
+    fn send_newest(&self, item: Item<T>) -> Sent<T> {
+        let came_ns = item.came_ns;
         let oldest = self.alone();
         let back = match self.items.try_send(item) {
-            Ok(()) => return Sent::Queued,
-            Err(flume::TrySendError::Disconnected(back)) => return Sent::Closed(back),
+            Ok(()) => return self.queued(came_ns),
+            Err(flume::TrySendError::Disconnected(back)) => return Sent::Closed(back.value),
             Err(flume::TrySendError::Full(back)) => back,
         };
         let displaced = oldest.as_ref().and_then(|oldest| oldest.try_recv().ok());
-        match self.items.try_send(back) {
-            Ok(()) => displaced.map_or(Sent::Queued, Sent::Displaced),
-            // Not reached: the room was just made or found, and neither another sender nor the reader is at work.
-            Err(error) => Sent::Refused(error.into_inner()),
+        if let (Some(gauge), Some(_)) = (&self.gauge, &displaced) {
+            gauge.displaced();
         }
+        match self.items.try_send(back) {
+            Ok(()) => {
+                let queued = self.queued(came_ns);
+                displaced.map_or(queued, |displaced| Sent::Displaced(displaced.value))
+            }
+            // Not reached: the room was just made or found, and neither another sender nor the reader is at work.
+            Err(error) => Sent::Refused(error.into_inner().value),
+        }
+    }
+
+    /// An item with the present, which nobody asks for without a gauge.
+    fn stamped(&self, value: T) -> (Item<T>, u64) {
+        let came_ns = self.gauge.as_ref().map_or(0, |gauge| gauge.now_ns());
+        (Item { value, came_ns }, came_ns)
+    }
+
+    fn queued<U>(&self, came_ns: u64) -> Sent<U> {
+        if let Some(gauge) = &self.gauge {
+            gauge.sent(came_ns);
+        }
+        Sent::Queued
     }
 
     /// Keeps the other senders out where one may take an item out to make room: otherwise they would fill the
     /// room, and with all of them at it no thread might be left to receive.
-    fn alone(&self) -> Option<MutexGuard<'_, flume::Receiver<T>>> {
+    fn alone(&self) -> Option<MutexGuard<'_, flume::Receiver<Item<T>>>> {
         Some(lock(self.oldest.as_ref()?))
     }
 }
 
-fn lock<T>(oldest: &Mutex<flume::Receiver<T>>) -> MutexGuard<'_, flume::Receiver<T>> {
+impl<T: Send + 'static> Sender<T> {
+    /// Tells how full the channel is without keeping it open.
+    pub(crate) fn gauge(&self) -> Gauge {
+        Gauge {
+            items: Box::new({
+                let items = self.items.downgrade();
+                move || Some(items.upgrade()?.len())
+            }),
+            capacity: self.items.capacity().unwrap_or(0),
+        }
+    }
+}
+
+fn lock<T>(oldest: &Mutex<flume::Receiver<Item<T>>>) -> MutexGuard<'_, flume::Receiver<Item<T>>> {
     oldest.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -178,11 +279,23 @@ impl<T> End<T> {
     /// capacity.
     async fn recv(&self) -> Result<T, flume::RecvError> {
         let mut item = self.items.recv_async();
-        poll_fn(|cx| {
+        let received = poll_fn(|cx| {
             let _alone = self.oldest.as_deref().map(lock);
             item.poll_unpin(cx)
         })
-        .await
+        .await;
+        received.map(|item| self.taken(item))
+    }
+
+    fn try_recv(&self) -> Option<T> {
+        self.items.try_recv().ok().map(|item| self.taken(item))
+    }
+
+    fn taken(&self, item: Item<T>) -> T {
+        if let Some(gauge) = &self.gauge {
+            gauge.taken(item.came_ns);
+        }
+        item.value
     }
 }
 
@@ -228,7 +341,7 @@ impl<T> Receiver<T> {
         let first = self.turn;
         self.turn = first.wrapping_add(1);
         let count = self.channels.len();
-        (0..count).find_map(|i| self.channels[first.wrapping_add(i) % count].items.try_recv().ok())
+        (0..count).find_map(|i| self.channels[first.wrapping_add(i) % count].try_recv())
     }
 }
 

@@ -1,27 +1,31 @@
 //! The detectors of a run: the device is opened, and each detector gets its stages around it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use futures_util::stream::FuturesUnordered;
 use kameo::actor::Spawn;
 use tokio::sync::oneshot;
 
-use super::channel::{self, Receiver, Sender};
+use super::admission::Admission;
+use super::channel::{Receiver, Sender};
+use super::control::{LiveParams, Places};
 use super::ending::{Ending, ending};
 use super::error::RuntimeError;
-use super::finish::{Finish, SinkOutlet};
+use super::finish::{Finish, SinkList, SinkOutlet};
 use super::frame::{Inferred, Prepared, Sample};
 use super::models::{self, DetectorParts};
-use super::owner::{DescribeDevice, DeviceOwner, FRAMES_UNDER_WAY, OwnerArgs, OwnerReady};
+use super::owner::schedule::Order;
+use super::owner::{DescribeDevice, DeviceOwner, FRAMES_UNDER_WAY, LaneArgs, OwnerArgs, OwnerReady};
 use super::poses::Poses;
 use super::prepare::Prepare;
 use super::run::Shared;
 use super::sets;
-use super::stage::Stage;
+use super::stage::{Stage, StageLogic};
+use super::supervision::{RunsIn, WhenGivenUp, supervise};
 use crate::device::DeviceConfig;
-use crate::pipeline::{DetectorSettings, NodeKind, OnFull, Pipeline, RestartSettings};
+use crate::pipeline::{DetectorSettings, NodeKind, OnFull, OnLate, OnStreamsFull, Pipeline, RestartSettings};
 use crate::telemetry::FrameSizes;
 
 /// The ways into the sinks, by the name of the actor that finishes for a detector.
@@ -35,6 +39,8 @@ pub(super) struct StartedDetectors {
     pub(super) inlets: HashMap<(String, String), Sender<Sample<()>>>,
     /// Where transforms go; `None` where no detector asks for poses.
     pub(super) poses: Option<Arc<Poses>>,
+    /// The sinks of each detector, by the name of the actor that finishes for it, while there is one.
+    pub(super) sink_lists: Vec<(String, Weak<SinkList>)>,
 }
 
 pub(super) async fn start_detectors(
@@ -54,34 +60,48 @@ pub(super) async fn start_detectors(
         })
         .collect();
     let workers = |settings: &DetectorSettings| {
-        let stateful = pipeline.models[&settings.model].family.is_stateful();
-        if stateful {
-            1
-        } else {
-            settings.prepare_workers as usize
-        }
+        let model = &pipeline.models[&settings.model];
+        let wanted = match model.family.is_stateful() {
+            true => 1,
+            false => settings.prepare_workers as usize,
+        };
+        // A worker that waits for its frame's turn must not be what the others wait for.
+        model
+            .max_in_flight
+            .map_or(wanted, |most| wanted.min(most as usize))
     };
     let to_device: usize = nodes
         .iter()
         .map(|(name, _)| shared.capacity(&prepare_name(name), "device"))
         .sum();
-    let (device_tx, device_rx) = channel::bounded::<Sample<Prepared>>(to_device, OnFull::Block);
-    let mut outputs = Vec::new();
+    let prepares: Vec<String> = nodes.iter().map(|(name, _)| prepare_name(name)).collect();
+    let (device_tx, device_rx) =
+        shared.channel::<Sample<Prepared>>(&prepares.join(", "), "device", to_device, OnFull::Block);
+    let mut lanes = Vec::new();
     let mut results: Vec<Receiver<Sample<Inferred>>> = Vec::new();
-    for (name, _) in &nodes {
+    for (name, settings) in &nodes {
         let capacity = shared.capacity("device", &finish_name(name));
-        let (tx, rx) = channel::bounded(capacity, OnFull::Block);
-        // As many output slots as places in the channel: results always find room there.
-        outputs.push((tx, capacity));
+        let (tx, rx) = shared.channel("device", &finish_name(name), capacity, OnFull::Block);
+        let model = &pipeline.models[&settings.model];
+        let (batch, timeout_us) = match &model.batch {
+            Some(batch) => (batch.largest().into(), batch.timeout_us),
+            None => (1, 0),
+        };
+        let waiting = shared.capacity(&prepare_name(name), "device");
+        let input_slots = waiting + workers(settings) + FRAMES_UNDER_WAY * batch;
+        let most = model.max_in_flight.map_or(usize::MAX, |most| most as usize);
+        lanes.push(LaneArgs {
+            results: tx,
+            // As many output slots as places in the channel: results always find room there.
+            output_slots: capacity,
+            input_slots: input_slots.min(most),
+            batch_timeout: Duration::from_micros(timeout_us.into()),
+            // Nothing is missing from a deterministic run.
+            drop_late: settings.on_late == OnLate::Drop && !shared.lossless,
+        });
         results.push(rx);
     }
     let (hosts, builders): (Vec<_>, Vec<_>) = parts.into_iter().map(|part| (part.host, part.device)).unzip();
-    let input_slots = nodes
-        .iter()
-        .map(|(name, settings)| shared.capacity(&prepare_name(name), "device") + workers(settings))
-        .max()
-        .unwrap_or(0)
-        + FRAMES_UNDER_WAY;
     let device_settings = &pipeline.device;
     if !device_settings.faults.faults.is_empty() {
         let faults = device_settings.faults.faults.len();
@@ -103,14 +123,19 @@ pub(super) async fn start_detectors(
     let args = OwnerArgs {
         open: models::open_device(config, device_settings, restart.limit > 0, builders),
         input: device_rx,
-        outputs,
+        lanes,
+        order: match shared.lossless {
+            true => Order::Arrival,
+            false => Order::Deadline,
+        },
         ready: ready_tx,
-        input_slots,
         frame_deadline: Duration::from_millis(device_settings.frame_deadline_ms.into()),
         restart,
         ledger: Arc::clone(&shared.ledger),
+        live: shared.live.clone(),
         clock: shared.clock,
         shutdown: shared.shutdown.clone(),
+        board: Arc::clone(&shared.board),
     };
     let owner = DeviceOwner::spawn_in_thread(args);
     let OwnerReady {
@@ -120,6 +145,7 @@ pub(super) async fn start_detectors(
     } = ready_rx
         .await
         .map_err(|_| RuntimeError::Device("the device owner stopped while opening the device".into()))??;
+    shared.board.device_opened(&device);
     if let Ok(description) = owner.ask(DescribeDevice).await {
         tracing::info!(%description, "device ready");
     }
@@ -129,11 +155,12 @@ pub(super) async fn start_detectors(
     let world = world.or_else(|| sets::world_frame(pipeline));
     let poses = world.map(|world| Arc::new(Poses::new(world)));
     let mut inlets = HashMap::new();
+    let mut sink_lists = Vec::new();
     // The first publisher measures what it publishes; other detectors are measured when their results are out.
     let publisher = pipeline
         .nodes
         .iter()
-        .find(|node| matches!(node.kind, NodeKind::Publisher(_)));
+        .find(|node| matches!(&node.kind, NodeKind::Publisher(publisher) if publisher.measures()));
     let measured_by_publisher = |detector: &str| {
         publisher.is_some_and(|publisher| {
             let fed_by = |edge: &crate::pipeline::Edge| edge.to == publisher.name && edge.from == detector;
@@ -154,12 +181,14 @@ pub(super) async fn start_detectors(
             name: prepare_name(name),
             index,
             model: Arc::clone(&host.model),
+            admission: Admission::new(pipeline.models[&settings.model].max_in_flight),
             slots: pools,
             output: device_tx.clone(),
             ledger: Arc::clone(&shared.ledger),
             clock: shared.clock,
             poses: poses.clone().filter(|_| host.world_frame.is_some()),
             pose_wait: Duration::from_millis(settings.pose_wait_ms.into()),
+            deterministic: shared.turns.is_some(),
             clouds: Mutex::new(Vec::new()),
             pixels: Mutex::new(Vec::new()),
             explained: Mutex::new(HashSet::new()),
@@ -172,17 +201,31 @@ pub(super) async fn start_detectors(
             Arc::clone(&shared.ledger),
             shared.shutdown.clone(),
         );
-        endings.push(ending(prepare_name(name), Stage::spawn(stage)));
+        endings.push(start_stage(&prepare_name(name), stage, shared));
 
+        let model = &pipeline.models[&settings.model];
+        let places = match model.on_full {
+            OnStreamsFull::Reject => model.max_streams.into(),
+            // A detector without state loses nothing when a stream gives up its place.
+            _ => usize::MAX,
+        };
+        let params = Arc::new(LiveParams::new(host.model.call_params()));
+        shared
+            .board
+            .add_detector(name, &params, &Arc::new(Places::new(places)));
+        let sinks = SinkList::new(outlets.remove(&finish_name(name)).unwrap_or_default());
+        sink_lists.push((finish_name(name), Arc::downgrade(&sinks)));
         let finish = Finish {
             name: finish_name(name),
             model: host.model,
             output_len: host.output_len,
-            sinks: outlets.remove(&finish_name(name)).unwrap_or_default(),
+            sinks,
+            params,
             ledger: Arc::clone(&shared.ledger),
             sink_ledger: Arc::clone(&shared.sink_ledger),
             meter: (!measured_by_publisher(name)).then(|| Arc::clone(&shared.meter)),
             clock: shared.clock,
+            turns: shared.turns.clone(),
         };
         let stage = Stage::new(
             finish,
@@ -191,13 +234,21 @@ pub(super) async fn start_detectors(
             Arc::clone(&shared.ledger),
             shared.shutdown.clone(),
         );
-        endings.push(ending(finish_name(name), Stage::spawn(stage)));
+        endings.push(start_stage(&finish_name(name), stage, shared));
     }
     Ok(StartedDetectors {
         device: (device, device_details),
         inlets,
         poses,
+        sink_lists,
     })
+}
+
+/// Starts a stage under supervision.
+pub(super) fn start_stage<L: StageLogic>(name: &str, stage: Stage<L>, shared: &Shared) -> Ending {
+    let watch = shared.watch(name);
+    let stage = stage.watched(&watch);
+    supervise(&watch, stage, RunsIn::Task, WhenGivenUp::End, shared)
 }
 
 /// Name of the actor that prepares for a detector.

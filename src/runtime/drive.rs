@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::RuntimeError;
 use super::frame::Message;
-use super::source::{Feed, Playback};
+use super::source::{Feed, Playback, TopicDesk};
 use super::topics::PlayedTopic;
 use crate::io::bag::BagMessage;
 use crate::io::drive_bag::{DriveBagError, POINTS_TOPIC, drive_messages, image_topic};
@@ -124,12 +124,16 @@ const fn rig_of(settings: &SimulateSettings) -> CameraRig {
 
 /// A drive that is simulated while it plays.
 pub(crate) struct DriveFeed {
-    drive: Drive,
+    config: DriveConfig,
+    seed: u64,
     frames: u64,
     messages: u64,
     /// Whether sweeps are played.
     with_points: bool,
     truth: TruthLog,
+    /// Messages that were handed over, and frames that were handed over whole.
+    handed: u64,
+    whole: u64,
 }
 
 /// A frame of a drive with its messages.
@@ -152,11 +156,14 @@ impl DriveFeed {
         let sweeps = if with_points { frames } else { 0 };
         let images = frames.div_ceil(config.sweeps_per_image()) * config.cameras.len() as u64;
         Self {
-            drive: Drive::new(&config, settings.seed),
+            config,
+            seed: settings.seed,
             frames,
             messages: sweeps + images,
             with_points,
             truth,
+            handed: 0,
+            whole: 0,
         }
     }
 
@@ -167,14 +174,9 @@ impl DriveFeed {
 }
 
 impl Feed for DriveFeed {
-    fn play(self: Box<Self>, stage: &Playback) {
-        let Self {
-            mut drive,
-            frames,
-            with_points,
-            truth,
-            ..
-        } = *self;
+    fn play(&mut self, stage: &Playback) {
+        // After a panic it is the same drive again, and what was handed over is passed by.
+        let (mut drive, frames) = (Drive::new(&self.config, self.seed), self.frames);
         // The next frame is made while this one waits for its time: its images are due when this one's sweep is.
         let (ahead, made) = sync_channel::<Made>(1);
         std::thread::scope(|scope| {
@@ -187,55 +189,86 @@ impl Feed for DriveFeed {
                     }
                 }
             });
-            play_frames(made, with_points, &truth, stage);
+            self.play_frames(made, stage);
         });
     }
 }
 
-/// Plays frames as they are made. What is not played itself goes beside what is: calibrations beside their images, the
-/// rest beside the sweep, or without sweeps beside the next image.
-fn play_frames(made: Receiver<Made>, with_points: bool, truth: &TruthLog, stage: &Playback) {
-    let mut waiting = Vec::new();
-    for (frame, messages) in made {
-        let messages = match messages {
-            Ok(messages) => messages,
-            Err(error) => return stage.damaged(error.to_string()),
+impl DriveFeed {
+    /// Plays frames as they are made. What is not played itself goes beside what is: calibrations beside their images, the
+    /// rest beside the sweep, or without sweeps beside the next image.
+    fn play_frames(&mut self, made: Receiver<Made>, stage: &Playback) {
+        let with_points = self.with_points;
+        let mut waiting = Vec::new();
+        let mut passed = 0;
+        let handed = &mut self.handed;
+        let mut hand_over = |message: Message| {
+            passed += 1;
+            if passed <= *handed {
+                return true;
+            }
+            let taken = stage.hand_over(message);
+            *handed += u64::from(taken);
+            taken
         };
-        let (played, beside): (Vec<_>, Vec<_>) = messages.into_iter().partition(|message| {
-            &*message.type_name == IMAGE_TYPE || with_points && &*message.topic == POINTS_TOPIC
-        });
-        let transforms = beside.iter().filter(|message| &*message.type_name == TF_TYPE);
-        for transforms in transforms.cloned() {
-            if !stage.hand_over(plain(transforms, Vec::new())) {
-                return;
+        for (number, (frame, messages)) in (0..).zip(made) {
+            let messages = match messages {
+                Ok(messages) => messages,
+                Err(error) => return stage.damaged(error.to_string()),
+            };
+            let (played, beside): (Vec<_>, Vec<_>) = messages.into_iter().partition(|message| {
+                &*message.type_name == IMAGE_TYPE || with_points && &*message.topic == POINTS_TOPIC
+            });
+            let transforms = beside.iter().filter(|message| &*message.type_name == TF_TYPE);
+            for transforms in transforms.cloned() {
+                if !hand_over(plain(transforms, Vec::new())) {
+                    return;
+                }
             }
-        }
-        let (calibrations, beside): (Vec<_>, Vec<_>) = beside
-            .into_iter()
-            .partition(|message| &*message.type_name == CAMERA_INFO_TYPE);
-        // One for each image, in the order of the images.
-        let mut calibrations = calibrations.into_iter();
-        // A sweep that nobody takes is not recorded beside an image either.
-        waiting.extend(
-            beside
+            let (calibrations, beside): (Vec<_>, Vec<_>) = beside
                 .into_iter()
-                .filter(|message| &*message.topic != POINTS_TOPIC),
-        );
-        for message in played {
-            let mut beside = Vec::new();
-            if &*message.type_name == IMAGE_TYPE {
-                beside.extend(calibrations.next());
+                .partition(|message| &*message.type_name == CAMERA_INFO_TYPE);
+            // One for each image, in the order of the images.
+            let mut calibrations = calibrations.into_iter();
+            // A sweep that nobody takes is not recorded beside an image either.
+            waiting.extend(
+                beside
+                    .into_iter()
+                    .filter(|message| &*message.topic != POINTS_TOPIC),
+            );
+            for message in played {
+                let mut beside = Vec::new();
+                if &*message.type_name == IMAGE_TYPE {
+                    beside.extend(calibrations.next());
+                }
+                if !with_points || &*message.topic == POINTS_TOPIC {
+                    beside.append(&mut waiting);
+                }
+                if !hand_over(plain(message, beside)) {
+                    return;
+                }
             }
-            if !with_points || &*message.topic == POINTS_TOPIC {
-                beside.append(&mut waiting);
-            }
-            if !stage.hand_over(plain(message, beside)) {
-                return;
+            // What was not handed over was not there for the run.
+            if number >= self.whole {
+                self.truth.push(frame);
+                self.whole = number + 1;
             }
         }
-        // What was not handed over was not there for the run.
-        truth.push(frame);
     }
+}
+
+/// The topics of a simulated drive are decided before it begins.
+#[derive(Debug)]
+pub(crate) struct DriveDesk;
+
+impl TopicDesk for DriveDesk {
+    fn find(&self, _: &str, _: &[Sensor]) -> Result<PlayedTopic, String> {
+        Err("what a simulated drive plays is decided before it begins".into())
+    }
+
+    fn add(&self, _: PlayedTopic) {}
+
+    fn remove(&self, _: &str) {}
 }
 
 fn plain(message: BagMessage, beside: Vec<BagMessage>) -> Message {

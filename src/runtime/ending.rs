@@ -9,6 +9,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use kameo::actor::ActorRef;
 use kameo::error::ActorStopReason;
+use tokio::sync::mpsc;
 
 use super::RuntimeError;
 use super::shutdown::Shutdown;
@@ -17,19 +18,53 @@ use super::shutdown::Shutdown;
 /// takes no more, or in a device that hangs.
 const STOP_DEADLINE: Duration = Duration::from_secs(1);
 
-/// Waits for one actor; the text says why it stopped if it should not have.
-pub(super) type Ending = Pin<Box<dyn Future<Output = (String, Option<String>)> + Send>>;
+/// Actors that are started while others run, at a time.
+const LATE_STARTS: usize = 16;
 
-/// Waits for every actor. One that dies ends the run; after an abort, waiting is limited.
-pub(super) async fn await_end(endings: &mut FuturesUnordered<Ending>, shutdown: &Shutdown) {
+/// Waits for one actor; the error says why it stopped if it should not have.
+pub(super) type Ending = Pin<Box<dyn Future<Output = (String, Option<RuntimeError>)> + Send>>;
+
+/// Where actors are handed over that are started while the run lasts.
+#[derive(Debug, Clone)]
+pub(super) struct Crew(mpsc::Sender<LateStart>);
+
+/// An actor that joins.
+pub(super) struct LateStart(Ending);
+
+impl Crew {
+    /// A crew, and where the run takes up who joins it.
+    pub(super) fn new() -> (Self, mpsc::Receiver<LateStart>) {
+        let (join, joining) = mpsc::channel(LATE_STARTS);
+        (Self(join), joining)
+    }
+
+    /// Has the run wait for one more actor. `false` if it is over.
+    pub(super) async fn join(&self, ending: Ending) -> bool {
+        self.0.send(LateStart(ending)).await.is_ok()
+    }
+}
+
+impl fmt::Debug for LateStart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LateStart")
+    }
+}
+
+/// Waits for every actor, those that join later too. One that dies ends the run; after an abort, waiting is limited.
+pub(super) async fn await_end(
+    endings: &mut FuturesUnordered<Ending>,
+    mut joining: mpsc::Receiver<LateStart>,
+    shutdown: &Shutdown,
+) {
     let mut aborted_at: Option<Instant> = None;
     while !endings.is_empty() {
         tokio::select! {
-            Some((actor, trouble)) = endings.next() => {
-                if let Some(reason) = trouble {
-                    shutdown.fail(RuntimeError::ActorDied { actor, reason });
+            Some((_, trouble)) = endings.next() => {
+                if let Some(error) = trouble {
+                    shutdown.fail(error);
                 }
             }
+            Some(LateStart(ending)) = joining.recv() => endings.push(ending),
             () = tokio::time::sleep(Duration::from_millis(20)), if shutdown.is_draining() => {
                 if shutdown.is_aborting() {
                     let since = *aborted_at.get_or_insert_with(Instant::now);
@@ -55,6 +90,10 @@ pub(super) fn ending<A: kameo::Actor<Error: fmt::Debug>>(name: String, actor: Ac
                 Err(error) => Some(format!("{error:?}")),
             })
             .await;
-        (name, trouble)
+        let actor = name.clone();
+        (
+            name,
+            trouble.map(|reason| RuntimeError::ActorDied { actor, reason }),
+        )
     })
 }

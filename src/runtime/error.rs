@@ -70,6 +70,18 @@ pub enum RuntimeError {
         /// Why.
         reason: String,
     },
+    /// An actor failed more often than it may.
+    #[error("actor {actor} failed {failures} time(s) within {within_s} s and is given up: {cause}")]
+    GivenUp {
+        /// The actor.
+        actor: String,
+        /// Failures that count.
+        failures: usize,
+        /// Seconds within which they happened.
+        within_s: u32,
+        /// What went wrong at last.
+        cause: String,
+    },
     /// Something that a run needs and the pipeline file leaves open.
     #[error("{0}")]
     Incomplete(String),

@@ -1,11 +1,13 @@
 //! The finish stage: decode the network's output, settle the frame, hand the result to all sinks.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use super::channel::Sender;
+use super::control::LiveParams;
 use super::frame::{Detected, Inferred, Sample};
 use super::meter::Meter;
 use super::stage::StageLogic;
+use super::turns::Turns;
 use crate::outputs::Detections;
 use crate::perception::HostModel;
 use crate::telemetry::{DropReason, FrameId, Ledger, MonotonicClock, Stage, StreamId};
@@ -14,7 +16,7 @@ use crate::telemetry::{DropReason, FrameId, Ledger, MonotonicClock, Stage, Strea
 pub(crate) type SinkItem = (FrameId, Arc<Sample<Detected>>);
 
 /// One sink of a detector.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct SinkOutlet {
     /// Channel to the sink.
     pub channel: Sender<SinkItem>,
@@ -22,6 +24,34 @@ pub(crate) struct SinkOutlet {
     pub account: StreamId,
     /// Name of the sink's node.
     pub node: String,
+}
+
+/// The sinks of a detector. May change while frames flow: a frame goes to those that there are when it is handed on.
+#[derive(Debug, Default)]
+pub(crate) struct SinkList(RwLock<Arc<[SinkOutlet]>>);
+
+impl SinkList {
+    /// These sinks.
+    pub(crate) fn new(sinks: Vec<SinkOutlet>) -> Arc<Self> {
+        Arc::new(Self(RwLock::new(sinks.into())))
+    }
+
+    /// The sinks that there are now.
+    pub(crate) fn now(&self) -> Arc<[SinkOutlet]> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Adds a sink.
+    pub(crate) fn add(&self, sink: SinkOutlet) {
+        let mut sinks = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        *sinks = sinks.iter().cloned().chain([sink]).collect();
+    }
+
+    /// Takes the sink of a node away: it gets no more results.
+    pub(crate) fn remove(&self, node: &str) {
+        let mut sinks = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        *sinks = sinks.iter().filter(|sink| sink.node != node).cloned().collect();
+    }
 }
 
 /// The stage of one detector.
@@ -34,7 +64,9 @@ pub(crate) struct Finish {
     /// Floats of one network output.
     pub output_len: usize,
     /// Where results go.
-    pub sinks: Vec<SinkOutlet>,
+    pub sinks: Arc<SinkList>,
+    /// Parameters of the model that were set while the run lasts.
+    pub params: Arc<LiveParams>,
     /// Accounts of frames.
     pub ledger: Arc<Ledger>,
     /// Accounts of sinks.
@@ -43,6 +75,8 @@ pub(crate) struct Finish {
     pub meter: Option<Arc<Meter>>,
     /// Clock of the run.
     pub clock: MonotonicClock,
+    /// The order of a deterministic run.
+    pub turns: Option<Arc<Turns>>,
 }
 
 impl StageLogic for Finish {
@@ -59,18 +93,25 @@ impl StageLogic for Finish {
     }
 
     fn work(&self, sample: Sample<Inferred>, (): ()) -> Result<Sample<Detections>, DropReason> {
-        let (mut sample, Inferred { output, placement }) = sample.replace(());
+        let (
+            mut sample,
+            Inferred {
+                output,
+                placement,
+                admitted,
+            },
+        ) = sample.replace(());
         sample.meta.times.begin(Stage::Finish, self.clock.now_ns());
         let bytes = output.bytes().map_err(|_| DropReason::DeviceError)?;
         let values: &[f32] = bytemuck::cast_slice(&bytes[..self.output_len * 4]);
         let detections = self
             .model
-            .finish(values, &placement, &sample.meta.frame_id)
+            .finish_with(values, &placement, &sample.meta.frame_id, &self.params.current())
             .map_err(|error| {
                 tracing::error!(actor = self.name, frame = %sample.meta.id, %error, "network output refused");
                 DropReason::DeviceError
             })?;
-        drop(output);
+        drop((output, admitted));
         sample.meta.times.end(Stage::Finish, self.clock.now_ns());
         Ok(sample.replace(detections).0)
     }
@@ -87,12 +128,15 @@ impl StageLogic for Finish {
                 })
                 .0,
         );
-        for sink in &self.sinks {
+        for sink in self.sinks.now().iter() {
             let account = self.sink_ledger.frame_in(sink.account);
             if let Some(((lost, _), reason)) = sink.channel.send((account, Arc::clone(&sample))).await.lost()
             {
                 self.sink_ledger.frame_dropped(lost, &sink.node, reason);
             }
+        }
+        if let Some(turns) = &self.turns {
+            turns.settle(sample.meta.id);
         }
         if let Some(meter) = &self.meter {
             meter.published(&sample);

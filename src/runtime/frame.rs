@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::admission::Admitted;
 use super::slots::PooledSlot;
+use super::turns::Turn;
 use crate::io::bag::BagMessage;
 use crate::outputs::Detections;
 use crate::perception::Placement;
 use crate::telemetry::{FrameId, FrameTimes};
+use crate::trace::Freshness;
 
 /// Facts of one frame that every hop needs.
 #[derive(Debug, Clone)]
@@ -23,14 +26,26 @@ pub struct FrameMeta {
     pub frame_id: Arc<str>,
     /// When the frame passed each stage so far.
     pub times: FrameTimes,
+    /// When its result is due, on the clock of the run: its release and the source's `deadline_ms`. `None` where the
+    /// source has none.
+    pub deadline_ns: Option<u64>,
     /// Whether no result of this stream came from the device before, as it is open now: the first frame of the
-    /// stream, or the first one after a restart. Known once the frame is back from the device.
+    /// stream, or the first one after a restart. Of models that keep states of a stream: whether this frame started
+    /// from none. Known once the frame is back from the device.
     pub fresh: bool,
+    /// Whether the stream's states go on or start afresh, and why; `None` for models without states, and until the
+    /// frame is on the device.
+    pub freshness: Option<Freshness>,
     /// Whether all that the sensor saw fitted into the network's input; `None` where nothing can be too much, and until
     /// it is known.
     pub within_capacity: Option<bool>,
     /// How often a lost device had been opened again when this frame came back from it.
     pub device_restarts: u32,
+    /// Place in the order of a deterministic run.
+    pub turn: Turn,
+    /// Where the sensor was when the frame was released, as far as was known then: rigid transform from its frame to the
+    /// world's, row by row. Looked up in deterministic runs, which must not ask how much came after the frame.
+    pub world_from_sensor: Option<[f64; 16]>,
 }
 
 /// The message a frame came in, shared and never copied.
@@ -64,6 +79,8 @@ pub struct Part {
     pub frame_id: Arc<str>,
     /// What it sent; `None` where it is missing.
     pub message: Option<Arc<Message>>,
+    /// Where the sensor was, as [`FrameMeta::world_from_sensor`] has it.
+    pub world_from_sensor: Option<[f64; 16]>,
 }
 
 impl Message {
@@ -111,6 +128,8 @@ pub(crate) struct Prepared {
     pub variant: usize,
     /// The network's inputs.
     pub inputs: Slots,
+    /// Its place among the detector's frames under way.
+    pub admitted: Admitted,
     /// Where results belong.
     pub placement: Placement,
 }
@@ -120,6 +139,8 @@ pub(crate) struct Prepared {
 pub(crate) struct Inferred {
     /// The network's output.
     pub output: PooledSlot,
+    /// Its place among the detector's frames under way, until the result is there.
+    pub admitted: Admitted,
     /// Where results belong.
     pub placement: Placement,
 }

@@ -3,23 +3,24 @@
 use std::sync::Arc;
 
 use futures_util::stream::FuturesUnordered;
-use kameo::actor::Spawn;
 
 use super::RuntimeError;
+use super::bag_feed::BagFeed;
+use super::control::{OutletStreams, Places, SourceLink};
 use super::detectors::StartedDetectors;
-use super::drive::{DriveFeed, TruthLog, drive_topics};
-use super::ending::{Ending, ending};
+use super::drive::{DriveDesk, DriveFeed, TruthLog, drive_topics};
+use super::ending::Ending;
 use super::models;
 use super::outlets::Audiences;
-use super::ros::{self, LiveFeed, RosGraph, type_of};
+use super::ros::{self, LiveDesk, LiveFeed, RosGraph, type_of};
 use super::run::{RunOptions, Shared};
 use super::sets::{self, StartedSets};
-use super::source::{BagFeed, Feed, Outlet, Source, SourceArgs};
+use super::source::{Feed, Outlet, OutletLink, Place, Source, SourceArgs, TopicDesk};
+use super::supervision::{RunsIn, WhenGivenUp, supervise};
 use super::topics::{PlayedTopic, choose_topics, transform_topics};
 use crate::io::bag::Bag;
 use crate::perception::Sensor;
-use crate::pipeline::{Node, NodeKind, OnStreamsFull, Pipeline, Rate, SourceSettings, SyncMember, Topics};
-use crate::telemetry::StreamId;
+use crate::pipeline::{Node, NodeKind, Pipeline, Rate, SourceSettings, SyncMember, Topics};
 
 /// A source that is ready to play.
 pub(super) struct OpenSource {
@@ -28,6 +29,7 @@ pub(super) struct OpenSource {
     /// Its settings.
     pub(super) settings: SourceSettings,
     feed: Box<dyn Feed>,
+    desk: Arc<dyn TopicDesk>,
     /// Topics of the streams.
     pub(super) topics: Vec<PlayedTopic>,
     /// Frames that will be played.
@@ -73,6 +75,7 @@ pub(super) fn open_sources(
                     topics,
                     frames: feed.messages(),
                     feed: Box::new(feed),
+                    desk: Arc::new(DriveDesk),
                 }
             }
             None => open_bag(pipeline, node, settings, &sensor_of)?,
@@ -123,10 +126,12 @@ fn open_bag(
     if sensors.contains(&Sensor::Lidar) || !members.is_empty() {
         all.extend(transform_topics(&bag));
     }
+    let feed = BagFeed::new(&node.name, bag, all);
     Ok(OpenSource {
         node: node.name.clone(),
         settings: settings.clone(),
-        feed: Box::new(BagFeed { bag, topics: all }),
+        desk: feed.desk(),
+        feed: Box::new(feed),
         topics,
         frames,
     })
@@ -223,15 +228,19 @@ fn open_live(
         played.push(PlayedTopic::new(&topic, sensor));
         topics.push((topic.into(), type_name));
     }
+    // Topics that are added later are of the sensor of the first.
+    let sensor = played.first().map_or(Sensor::Lidar, |topic| topic.sensor);
+    let desk = LiveDesk::new(graph, sensor, &topics);
     Ok(OpenSource {
         node: node.name.clone(),
         settings: settings.clone(),
         feed: Box::new(LiveFeed {
             graph: Arc::clone(graph),
-            topics,
+            desk: Arc::clone(&desk),
             transforms: !members.is_empty() || played.iter().any(|topic| topic.sensor == Sensor::Lidar),
         }),
         topics: played,
+        desk,
         frames: 0,
     })
 }
@@ -254,10 +263,8 @@ pub(super) fn start_sources(
     };
     let receiver_count = pipeline.nodes.iter().filter(|node| is_fed(&node.name)).count();
     let source_count = sources.len();
-    // Streams of each detector that have a place, by the name of its node.
-    let mut placed = std::mem::take(&mut sets.placed);
-    for source in sources {
-        let mut outlets = Vec::new();
+    for (position, source) in sources.into_iter().enumerate() {
+        let (mut outlets, mut links) = (Vec::new(), Vec::new());
         for node in &pipeline.nodes {
             let NodeKind::Detector(settings) = &node.kind else {
                 continue;
@@ -270,71 +277,95 @@ pub(super) fn start_sources(
             let sensor = models::sensor_of(&model.family);
             let taken = source.topics.iter().filter(|topic| topic.sensor == sensor);
             let topics: Vec<Arc<str>> = taken.map(|topic| Arc::clone(&topic.name)).collect();
-            let room = match model.on_full {
-                OnStreamsFull::Reject => {
-                    let placed = placed.entry(node.name.clone()).or_default();
-                    let room = (model.max_streams as usize).saturating_sub(*placed);
-                    *placed += topics.len();
-                    room
-                }
-                // A detector without state loses nothing when a stream gives up its place.
-                _ => usize::MAX,
+            // As long as is needed to tell streams apart.
+            let mut prefix = String::new();
+            if receiver_count > 1 {
+                prefix = format!("{} ", node.name);
+            }
+            if source_count > 1 {
+                prefix = format!("{prefix}{} ", source.node);
+            }
+            let Some(places) = shared.board.places(&node.name) else {
+                continue;
             };
-            let stream_of = |topic: &Arc<str>| -> (Arc<str>, StreamId) {
-                // As long as is needed to tell streams apart.
-                let mut name = topic.to_string();
-                if source_count > 1 {
-                    name = format!("{} {name}", source.node);
-                }
-                if receiver_count > 1 {
-                    name = format!("{} {name}", node.name);
-                }
-                (Arc::clone(topic), shared.ledger.streams().register(&name))
+            let link = OutletLink {
+                detector: node.name.as_str().into(),
+                streams: Arc::default(),
+                sensor,
+                prefix,
+                timed: !shared.lossless
+                    && (source.settings.subscribe.is_some()
+                        || matches!(source.settings.rate, Rate::Times(_))),
             };
-            let rejected: Vec<Arc<str>> = topics.iter().skip(room).cloned().collect();
-            for topic in &rejected {
-                tracing::warn!(
-                    detector = node.name,
-                    %topic,
-                    max_streams = model.max_streams,
-                    "more streams than the model has room for; this one is dropped"
-                );
+            for topic in &topics {
+                let stream = link.stream(&source.node.as_str().into(), topic, &shared.ledger);
+                if !places.take(stream.id) {
+                    tracing::warn!(
+                        detector = node.name,
+                        %topic,
+                        max_streams = model.max_streams,
+                        "more streams than the model has room for; this one is dropped"
+                    );
+                }
+                stream.arrived(shared.clock.now_ns());
+                shared.board.add_stream(&stream);
+                link.streams.add(stream);
             }
             outlets.push(Outlet {
                 channel,
-                streams: topics.iter().map(stream_of).collect(),
-                rejected,
+                streams: Arc::clone(&link.streams),
+                places,
                 node: node.name.as_str().into(),
                 audience: audiences.get(&node.name).cloned(),
             });
+            links.push(link);
         }
         for set in &mut sets.outlets {
             let Some(channel) = set.inlets.remove(&source.node) else {
                 continue;
             };
-            let played = source.topics.iter().map(|topic| &topic.name);
-            let taken = played.filter(|topic| set.topics.contains(topic));
-            let streams = taken.map(|topic| {
-                let mut name = topic.to_string();
-                if source_count > 1 {
-                    name = format!("{} {name}", source.node);
-                }
-                if receiver_count > 1 {
-                    name = format!("{} {name}", set.node);
-                }
-                (Arc::clone(topic), shared.ledger.streams().register(&name))
-            });
+            let mut prefix = String::new();
+            let streams = Arc::<OutletStreams>::default();
+            if receiver_count > 1 {
+                prefix = format!("{} ", set.node);
+            }
+            if source_count > 1 {
+                prefix = format!("{prefix}{} ", source.node);
+            }
+            let played = source.topics.iter();
+            for topic in played.filter(|topic| set.topics.contains(&topic.name)) {
+                let link = OutletLink {
+                    detector: set.node.as_str().into(),
+                    streams: Arc::clone(&streams),
+                    sensor: topic.sensor,
+                    prefix: prefix.clone(),
+                    timed: !shared.lossless
+                        && (source.settings.subscribe.is_some()
+                            || matches!(source.settings.rate, Rate::Times(_))),
+                };
+                let stream = link.stream(&source.node.as_str().into(), &topic.name, &shared.ledger);
+                stream.arrived(shared.clock.now_ns());
+                shared.board.add_stream(&stream);
+                link.streams.add(stream);
+            }
             outlets.push(Outlet {
                 channel,
-                streams: streams.collect(),
-                rejected: Vec::new(),
+                streams,
+                places: Arc::new(Places::new(usize::MAX)),
                 node: set.node.as_str().into(),
                 audience: None,
             });
         }
+        let name: Arc<str> = source.node.as_str().into();
+        shared.board.add_source(SourceLink {
+            node: Arc::clone(&name),
+            desk: source.desk,
+            outlets: links,
+        });
+        let watch = shared.watch(&name);
         let progress = Arc::clone(&options.progress);
         let args = SourceArgs {
-            node: source.node.as_str().into(),
+            node: name,
             feed: source.feed,
             rate: if shared.lossless {
                 Rate::Max
@@ -347,7 +378,16 @@ pub(super) fn start_sources(
             shutdown: shared.shutdown.clone(),
             progress: Arc::new(move || progress.message()),
             poses: detectors.poses.clone(),
+            order: shared.turns.clone().map(|turns| Place {
+                turns,
+                source: position,
+            }),
+            watch: watch.clone(),
+            board: Arc::clone(&shared.board),
+            over: Arc::clone(&shared.sources_over),
+            deadline_ns: source.settings.deadline_ms.map(|ms| u64::from(ms) * 1_000_000),
         };
-        endings.push(ending(source.node, Source::spawn(args)));
+        let source = Source::new(args);
+        endings.push(supervise(&watch, source, RunsIn::Task, WhenGivenUp::End, shared));
     }
 }

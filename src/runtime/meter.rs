@@ -1,19 +1,23 @@
 //! Measures frames that came out and keeps what the report shows of them.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::control::Board;
 use super::frame::{Detected, Sample};
 use super::gallery::Gallery;
+use super::health::{Lateness, Punctuality, Reason, ReasonKind};
 use super::prepare::{read_cloud, thumbnail};
 use super::run::Progress;
 use crate::lidar::PointCloud;
 use crate::outputs::{DetectedObjects, Detections, Detections2D};
+use crate::telemetry::live::Live;
 use crate::telemetry::report::{ReportFrame, ReportPictures, SweepFrame, birds_eye_png};
 use crate::telemetry::{
-    LatencyOptions, LatencyRecorder, Ledger, MonotonicClock, Observation, Stage, StreamAccount, Streams,
-    Timeline,
+    FrameTimes, LatencyOptions, LatencyRecorder, Ledger, MonotonicClock, Observation, Stage, StreamAccount,
+    StreamId, Streams, Timeline,
 };
 
 /// Width and height of the gallery's pictures in pixels, at most.
@@ -32,6 +36,26 @@ pub(crate) struct Meter {
     live: bool,
     progress: Arc<dyn Progress>,
     ledger: Arc<Ledger>,
+    board: Arc<Board>,
+    deadline_ns: Option<u64>,
+    lateness: Mutex<Lateness>,
+    watch: Live,
+    metrics: Mutex<HashMap<StreamId, StreamMetrics>>,
+}
+
+/// What the `metrics` recorder is told of one stream.
+struct StreamMetrics {
+    total: metrics::Histogram,
+    deadline_misses: metrics::Counter,
+}
+
+impl StreamMetrics {
+    fn new(name: &Arc<str>) -> Self {
+        Self {
+            total: metrics::histogram!("sensorium_frame_seconds", "stream" => Arc::clone(name)),
+            deadline_misses: metrics::counter!("sensorium_deadline_misses_total", "stream" => Arc::clone(name)),
+        }
+    }
 }
 
 impl fmt::Debug for Meter {
@@ -51,7 +75,7 @@ impl Meter {
         options: LatencyOptions,
         gallery: bool,
         live: bool,
-        (progress, ledger): (Arc<dyn Progress>, Arc<Ledger>),
+        (progress, ledger, (board, watch)): (Arc<dyn Progress>, Arc<Ledger>, (Arc<Board>, Live)),
     ) -> Self {
         Self {
             clock,
@@ -61,6 +85,11 @@ impl Meter {
             live,
             progress,
             ledger,
+            board,
+            deadline_ns: options.deadline_ns,
+            lateness: Mutex::default(),
+            watch,
+            metrics: Mutex::new(HashMap::new()),
         }
     }
 
@@ -91,6 +120,8 @@ impl Meter {
         let accounts = self.ledger.accounts();
         let dropped = accounts.iter().map(StreamAccount::dropped).sum();
         let latency_ns = self.clock.now_ns().saturating_sub(times.released_ns());
+        self.judge(meta.id.stream, times.total_ns());
+        self.tell_metrics(meta.id.stream, &times);
         let latency = Duration::from_nanos(latency_ns);
         self.progress
             .result(sample.payload.detections.len(), latency, dropped);
@@ -99,6 +130,39 @@ impl Meter {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .offer(&meta.stream, meta.stamp_ns, sample);
+        }
+    }
+
+    /// Says when the results of a stream begin to be late, and when they no longer are.
+    fn judge(&self, stream: StreamId, total_ns: Option<u64>) {
+        let (Some(deadline_ns), Some(total_ns)) = (self.deadline_ns, total_ns) else {
+            return;
+        };
+        let mut lateness = self.lateness.lock().unwrap_or_else(PoisonError::into_inner);
+        let change = lateness.note(stream, total_ns > deadline_ns);
+        drop(lateness);
+        let name = || self.ledger.streams().name(stream);
+        match change {
+            Some(Punctuality::Late(percent)) => self.board.raise(Reason::DeadlineMisses {
+                stream: name().to_string(),
+                percent,
+            }),
+            Some(Punctuality::Punctual) => self.board.clear(ReasonKind::DeadlineMisses, &name()),
+            None => {}
+        }
+    }
+
+    fn tell_metrics(&self, stream: StreamId, times: &FrameTimes) {
+        self.watch.came_out(stream, times);
+        let Some(total_ns) = times.total_ns() else { return };
+        let mut metrics = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
+        let metrics = metrics
+            .entry(stream)
+            .or_insert_with(|| StreamMetrics::new(&self.ledger.streams().name(stream)));
+        metrics.total.record(total_ns as f64 * 1e-9);
+        if self.deadline_ns.is_some_and(|deadline_ns| total_ns > deadline_ns) {
+            metrics.deadline_misses.increment(1);
+            self.watch.missed_deadline(stream);
         }
     }
 

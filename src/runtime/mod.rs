@@ -6,7 +6,10 @@
 //!
 //! Called by `cli`; calls every room above it.
 
+mod admission;
+mod bag_feed;
 pub mod channel;
+mod control;
 mod detectors;
 mod drive;
 mod ending;
@@ -14,6 +17,7 @@ mod error;
 mod finish;
 mod frame;
 mod gallery;
+mod health;
 mod inputs;
 mod meter;
 mod models;
@@ -25,16 +29,27 @@ mod ros;
 mod run;
 pub mod sets;
 mod shutdown;
+mod sink_desk;
 mod sinks;
 mod slots;
 mod source;
 mod stage;
+mod supervision;
 mod topics;
+mod turns;
 
+pub use control::{
+    Control, ControlError, DeviceStatus, PipelineStatus, QueueStatus, RunPhase, StageStatus, StreamFlow,
+    StreamStatus,
+};
 pub use drive::{TruthFrame, TruthImage};
 pub use error::RuntimeError;
 pub use frame::{Detected, FrameMeta, Message, Part, SET_TYPE, Sample};
+pub use health::{ActiveReason, Health, HealthReport, PipelineState, Reason, ReasonKind, StateChange};
+pub use models::load_model;
+pub use owner::schedule;
 pub use run::{Progress, RunOptions, RunOutput, run};
 pub use shutdown::Shutdown;
 pub use slots::{PooledSlot, SlotPool};
-pub use stage::{Stage, StageLogic};
+pub use stage::{Stage, StageError, StageLogic};
+pub use turns::Turn;

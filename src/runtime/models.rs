@@ -8,15 +8,18 @@ use super::owner::{OpenDevice, OpenFailure};
 use crate::device::{Backends, Device, DeviceConfig, DeviceHealth, FaultDevice, InjectedFaults};
 use crate::numeric::Fp8Format;
 use crate::perception::centerpoint::{CenterPointSource, LoadedCenterPoint};
+use crate::perception::temporal::{
+    BevRing, LoadedBevRing, LoadedStreamQueries, StreamQueries, TemporalOptions,
+};
 use crate::perception::{
-    CameraSource, DeviceModel, HeadKind, HostModel, LoadedCamera, ModelTrace, Sensor, Thresholds,
+    CameraSource, DeviceModel, HeadKind, HostModel, LoadedCamera, ModelParts, ModelTrace, Sensor, Thresholds,
 };
 use crate::pipeline::{
     self, CameraSettings, CenterPointSettings, DeviceSettings, Family, Labels, ModelSettings, NodeKind,
-    Pipeline, Precision,
+    OnStreamsFull, Pipeline, Precision, TemporalSettings,
 };
 use crate::tensor::DType;
-use crate::trace::TraceOptions;
+use crate::trace::{BankOptions, OnFull, TraceOptions};
 use crate::weights::WeightFormat;
 
 /// Both halves of a detector node.
@@ -40,7 +43,8 @@ pub(super) struct HostPart {
 pub(super) const fn sensor_of(family: &Family) -> Sensor {
     match family {
         Family::Yolox(_) | Family::FastestDet(_) => Sensor::Camera,
-        Family::CenterPoint(_) => Sensor::Lidar,
+        Family::CenterPoint(_) | Family::BevRing(_) => Sensor::Lidar,
+        Family::StreamQueries(_) => Sensor::Camera,
     }
 }
 
@@ -57,16 +61,31 @@ pub(super) fn load_all(pipeline: &Pipeline) -> Result<Vec<DetectorParts>, Runtim
         .collect()
 }
 
+/// Both halves of one model of a pipeline, for whoever runs it without the pipeline.
+///
+/// # Errors
+/// [`RuntimeError::Model`], [`RuntimeError::Incomplete`].
+pub fn load_model(name: &str, settings: &ModelSettings) -> Result<ModelParts, RuntimeError> {
+    let DetectorParts { host, device } = load(name, settings)?;
+    Ok(ModelParts {
+        host: host.model,
+        device,
+        weights: None,
+    })
+}
+
 fn load(name: &str, settings: &ModelSettings) -> Result<DetectorParts, RuntimeError> {
-    let path = settings.weights.as_ref().ok_or_else(|| {
-        RuntimeError::Incomplete(format!("model {name} has no weights: name a file with --model"))
-    })?;
+    let path = || {
+        settings.weights.as_ref().ok_or_else(|| {
+            RuntimeError::Incomplete(format!("model {name} has no weights: name a file with --model"))
+        })
+    };
     let loaded = match &settings.family {
-        Family::Yolox(camera) => load_camera(name, settings.precision, camera, path, HeadKind::Yolox),
-        Family::FastestDet(camera) => {
-            load_camera(name, settings.precision, camera, path, HeadKind::FastestDet)
-        }
-        Family::CenterPoint(lidar) => load_center_point(name, settings, lidar, path),
+        Family::Yolox(camera) => load_camera(name, settings, camera, path()?, HeadKind::Yolox),
+        Family::FastestDet(camera) => load_camera(name, settings, camera, path()?, HeadKind::FastestDet),
+        Family::CenterPoint(lidar) => load_center_point(name, settings, lidar, path()?),
+        Family::BevRing(temporal) => load_bev_ring(name, settings, temporal),
+        Family::StreamQueries(temporal) => load_stream_queries(name, settings, temporal),
     };
     loaded.map_err(|reason| RuntimeError::Model {
         model: name.into(),
@@ -76,7 +95,7 @@ fn load(name: &str, settings: &ModelSettings) -> Result<DetectorParts, RuntimeEr
 
 fn load_camera(
     name: &str,
-    precision: Precision,
+    model: &ModelSettings,
     settings: &CameraSettings,
     path: &Path,
     kind: HeadKind,
@@ -93,9 +112,13 @@ fn load_camera(
             nms_iou: settings.nms_threshold,
             max_detections: settings.max_detections as usize,
         },
-        storage: storage_of(precision),
+        storage: storage_of(model.precision),
         weight_format: weight_format(settings.weight_format),
         decode_to_scale: settings.decode_to_scale,
+        batch_sizes: match &model.batch {
+            Some(batch) => batch.sizes.iter().map(|&size| size.into()).collect(),
+            None => Vec::new(),
+        },
         ..CameraSource::new(name, path, kind, preset)
     };
     let LoadedCamera { host, device } = source.load().map_err(|error| error.to_string())?;
@@ -143,6 +166,58 @@ fn load_center_point(
         },
         device: Box::new(device),
     })
+}
+
+fn load_bev_ring(
+    name: &str,
+    settings: &ModelSettings,
+    temporal: &TemporalSettings,
+) -> Result<DetectorParts, String> {
+    let loaded = BevRing::load(temporal_options(name, settings, temporal));
+    let LoadedBevRing { host, device } = loaded.map_err(|error| error.to_string())?;
+    Ok(DetectorParts {
+        host: HostPart {
+            model: Arc::new(host),
+            output_len: device.output_len(),
+            world_frame: temporal.world_frame.clone(),
+        },
+        device: Box::new(device),
+    })
+}
+
+fn load_stream_queries(
+    name: &str,
+    settings: &ModelSettings,
+    temporal: &TemporalSettings,
+) -> Result<DetectorParts, String> {
+    let loaded = StreamQueries::load(temporal_options(name, settings, temporal));
+    let LoadedStreamQueries { host, device } = loaded.map_err(|error| error.to_string())?;
+    Ok(DetectorParts {
+        host: HostPart {
+            model: Arc::new(host),
+            output_len: device.output_len(),
+            world_frame: temporal.world_frame.clone(),
+        },
+        device: Box::new(device),
+    })
+}
+
+fn temporal_options(name: &str, settings: &ModelSettings, temporal: &TemporalSettings) -> TemporalOptions {
+    TemporalOptions {
+        name: name.into(),
+        seed: temporal.seed,
+        memory_frames: temporal.memory_frames.into(),
+        storage: storage_of(settings.precision),
+        score_threshold: temporal.score_threshold,
+        streams: BankOptions {
+            max_streams: settings.max_streams.into(),
+            on_full: match settings.on_full {
+                OnStreamsFull::Reject => OnFull::Reject,
+                OnStreamsFull::Evict => OnFull::Evict,
+            },
+            max_gap_s: temporal.max_gap_s,
+        },
+    }
 }
 
 const fn storage_of(precision: Precision) -> DType {

@@ -2,24 +2,29 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::stream::FuturesUnordered;
-use kameo::actor::Spawn;
 
 use super::channel::Receiver;
 use super::detectors::Outlets;
-use super::ending::{Ending, ending};
+use super::ending::Ending;
 use super::error::RuntimeError;
 use super::finish::{SinkItem, SinkOutlet};
+use super::meter::Meter;
 use super::models;
 use super::poses::Poses;
 use super::ros::{Audience, RosGraph, RosSink, RosSinkParts};
 use super::run::{RunOptions, Shared};
-use super::sinks::{JsonLinesSink, PublisherSink, RecorderSink, Sink, SinkActor};
+use super::sink_desk::SinkDesk;
+use super::sinks::{JsonLinesSink, PublisherSink, RecorderSink, Sink, SinkActor, ViewerSink};
+use super::supervision::{RunsIn, WhenGivenUp, supervise};
 use super::topics::PlayedTopic;
+use super::turns::SinkInput;
+use crate::io::foxglove_live::FoxgloveServer;
 use crate::io::zenoh::ZenohPublisher;
 use crate::perception::Sensor;
-use crate::pipeline::{Node, NodeKind, Pipeline, PublisherSettings, Ros2PublisherSettings};
+use crate::pipeline::{Node, NodeKind, OnSinkFailure, Pipeline, PublisherSettings, Ros2PublisherSettings};
 
 /// What the sinks of the ROS 2 graph need.
 pub(super) struct GraphSinks {
@@ -74,79 +79,119 @@ pub(super) async fn start_sinks(
     sinks: Vec<PlannedSink<'_>>,
     graph: Option<GraphSinks>,
     shared: &Shared,
-    options: &RunOptions,
+    (options, desk): (&RunOptions, &SinkDesk),
     endings: &mut FuturesUnordered<Ending>,
 ) -> Result<Audiences, RuntimeError> {
     let mut meter = Some(Arc::clone(&shared.meter));
     let mut audiences: BTreeMap<String, Audience> = BTreeMap::new();
     for PlannedSink { node, input } in sinks {
         let name = &node.name;
-        match &node.kind {
-            NodeKind::Publisher(PublisherSettings::Zenoh(settings)) => {
-                let publisher = ZenohPublisher::open(settings)
-                    .await
-                    .map_err(|e| RuntimeError::Sink {
-                        node: name.clone(),
-                        reason: e.to_string(),
-                    })?;
-                // The first publisher of the file measures when frames are published.
-                let sink =
-                    PublisherSink::new(publisher, settings.clone(), meter.take(), options.with_latency);
-                let actor = sink_actor(name, sink, input, shared);
-                endings.push(ending(name.clone(), SinkActor::spawn(actor)));
+        let ending = if let NodeKind::Publisher(PublisherSettings::Ros2(settings)) = &node.kind {
+            let Some(graph) = &graph else { continue };
+            let parts = RosSinkParts {
+                graph: Arc::clone(&graph.graph),
+                settings,
+                diagnostics: pipeline.ros2.diagnostics,
+                scope: (ros_sinks(pipeline).count() > 1).then_some(name.as_str()),
+                streams: streams_of(pipeline, name, &graph.streams),
+                poses: graph.poses.clone(),
+                meter: meter.take(),
+                clock: shared.clock,
+            };
+            let sink = RosSink::open(parts).map_err(|e| RuntimeError::Sink {
+                node: name.clone(),
+                reason: e.to_string(),
+            })?;
+            for detector in detectors_of(pipeline, name).filter(|detector| is_skippable(pipeline, detector)) {
+                sink.add_to(audiences.entry(detector.to_owned()).or_default());
             }
-            NodeKind::Publisher(PublisherSettings::Ros2(settings)) => {
-                let Some(graph) = &graph else { continue };
-                let parts = RosSinkParts {
-                    graph: Arc::clone(&graph.graph),
-                    settings,
-                    diagnostics: pipeline.ros2.diagnostics,
-                    scope: (ros_sinks(pipeline).count() > 1).then_some(name.as_str()),
-                    streams: streams_of(pipeline, name, &graph.streams),
-                    poses: graph.poses.clone(),
-                    meter: meter.take(),
-                    clock: shared.clock,
-                };
-                let sink = RosSink::open(parts).map_err(|e| RuntimeError::Sink {
-                    node: name.clone(),
-                    reason: e.to_string(),
-                })?;
-                for detector in
-                    detectors_of(pipeline, name).filter(|detector| is_skippable(pipeline, detector))
-                {
-                    sink.add_to(audiences.entry(detector.to_owned()).or_default());
-                }
-                // Publishing may wait for the network.
-                let actor = sink_actor(name, sink, input, shared);
-                endings.push(ending(name.clone(), SinkActor::spawn_in_thread(actor)));
-            }
-            // A file may take its time, and other actors must not wait for it: these get threads of their own.
-            NodeKind::Recorder(settings) => {
-                let sink = RecorderSink::create(&settings.path, settings.include_images)?;
-                let actor = sink_actor(name, sink, input, shared);
-                endings.push(ending(name.clone(), SinkActor::spawn_in_thread(actor)));
-            }
-            NodeKind::JsonLines(settings) => {
-                let with_latency = options.with_latency && !shared.lossless;
-                let sink = JsonLinesSink::create(&settings.path, with_latency)?;
-                let actor = sink_actor(name, sink, input, shared);
-                endings.push(ending(name.clone(), SinkActor::spawn_in_thread(actor)));
-            }
-            NodeKind::Source(_) | NodeKind::Detector(_) | NodeKind::Sync(_) | NodeKind::Concat(_) => {}
-        }
+            // Publishing may wait for the network.
+            Some(supervise_sink(name, sink, input, RunsIn::Thread, shared))
+        } else {
+            // The first publisher of the file measures when frames are published.
+            let measures = matches!(&node.kind, NodeKind::Publisher(publisher) if publisher.measures());
+            let meter = if measures { meter.take() } else { None };
+            start_sink(node, input, meter, options.with_latency, shared).await?
+        };
+        endings.extend(ending.map(|ending| desk.follow(name, ending)));
     }
     let shared = |(detector, audience)| (detector, Arc::new(audience));
     Ok(audiences.into_iter().map(shared).collect())
 }
 
-fn sink_actor<S: Sink>(node: &str, sink: S, input: Receiver<SinkItem>, shared: &Shared) -> SinkActor<S> {
-    SinkActor::new(
+/// Opens and starts one sink; `None` for a node that is none, or one of the ROS 2 graph.
+pub(super) async fn start_sink(
+    node: &Node,
+    input: Receiver<SinkItem>,
+    meter: Option<Arc<Meter>>,
+    with_latency: bool,
+    shared: &Shared,
+) -> Result<Option<Ending>, RuntimeError> {
+    let name = &node.name;
+    Ok(match &node.kind {
+        NodeKind::Publisher(PublisherSettings::Zenoh(settings)) => {
+            let publisher = ZenohPublisher::open(settings)
+                .await
+                .map_err(|e| RuntimeError::Sink {
+                    node: name.clone(),
+                    reason: e.to_string(),
+                })?;
+            let sink = PublisherSink::new(publisher, settings.clone(), meter, with_latency);
+            Some(supervise_sink(name, sink, input, RunsIn::Task, shared))
+        }
+        NodeKind::Publisher(PublisherSettings::Foxglove(settings)) => {
+            let server = FoxgloveServer::start(settings.address, &format!("sensorium {name}")).await;
+            let server = server.map_err(|e| RuntimeError::Sink {
+                node: name.clone(),
+                reason: e.to_string(),
+            })?;
+            let url = format!("ws://{}", server.address());
+            shared.progress.listens(name, &url);
+            let sink = ViewerSink::new(server, shared.poses.get().cloned());
+            // It makes messages of whole clouds.
+            Some(supervise_sink(name, sink, input, RunsIn::Thread, shared))
+        }
+        // A file may take its time, and other actors must not wait for it: these get threads of their own.
+        NodeKind::Recorder(settings) => {
+            let sink = RecorderSink::create(&settings.path, settings.include_images, shared.lossless)?;
+            Some(supervise_sink(name, sink, input, RunsIn::Thread, shared))
+        }
+        NodeKind::JsonLines(settings) => {
+            let sink = JsonLinesSink::create(&settings.path, with_latency && !shared.lossless)?;
+            Some(supervise_sink(name, sink, input, RunsIn::Thread, shared))
+        }
+        NodeKind::Publisher(PublisherSettings::Ros2(_))
+        | NodeKind::Source(_)
+        | NodeKind::Detector(_)
+        | NodeKind::Sync(_)
+        | NodeKind::Concat(_) => None,
+    })
+}
+
+fn supervise_sink<S: Sink>(
+    node: &str,
+    sink: S,
+    input: Receiver<SinkItem>,
+    runs_in: RunsIn,
+    shared: &Shared,
+) -> Ending {
+    let watch = shared.watch(node);
+    let accounts = (Arc::clone(&shared.sink_ledger), shared.shutdown.clone());
+    let backoff = Duration::from_millis(shared.supervision.backoff_ms.into());
+    let input = SinkInput::new(input, shared.turns.clone());
+    let actor = SinkActor::new(
         node,
         sink,
         input,
-        Arc::clone(&shared.sink_ledger),
-        shared.shutdown.clone(),
-    )
+        accounts,
+        (watch.clone(), backoff),
+        shared.live.trace().cloned(),
+    );
+    let when_given_up = match shared.supervision.on_sink_failure {
+        OnSinkFailure::End => WhenGivenUp::End,
+        _ => WhenGivenUp::GoOn,
+    };
+    supervise(&watch, actor, runs_in, when_given_up, shared)
 }
 
 /// The sinks of a pipeline that publish in the ROS 2 graph.

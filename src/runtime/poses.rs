@@ -99,6 +99,16 @@ impl Poses {
         Arc::clone(&self.shown.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// The frame in which vehicles move.
+    pub(crate) fn world(&self) -> &str {
+        &self.world
+    }
+
+    /// Where a frame was in the world, for whoever only wants to look: what is not known is no trouble.
+    pub(crate) fn placed(&self, frame_id: &str, stamp_ns: i64) -> Option<Transform> {
+        self.shown().lookup(&self.world, frame_id, stamp_ns).ok()
+    }
+
     /// The rigid transform from a sensor's frame to the world's, row by row; `None` where it is not known, and did not
     /// become so within `wait`.
     pub(crate) fn world_from(&self, frame_id: &str, stamp_ns: i64, wait: Duration) -> Option<[f64; 16]> {

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use super::admission::{Admission, Admitted};
 use super::channel::Sender;
-use super::frame::{Message, Part, Prepared, SET_TYPE, Sample, Slots};
+use super::frame::{FrameMeta, Message, Part, Prepared, SET_TYPE, Sample, Slots};
 use super::poses::Poses;
 use super::slots::SlotPool;
 use super::stage::StageLogic;
@@ -21,7 +22,7 @@ use crate::io::messages::{CompressedFormat, CompressedImageMsg, ImageMsg, POINT_
 use crate::lidar::PointCloud;
 use crate::perception::{
     FrameSet, HostModel, MemberData, Picture, Placement, PrepareError, PreparedFrame, Sensor, SensorData,
-    SetMember, Sweep,
+    SetMember, Sweep, Taken,
 };
 use crate::telemetry::{DropReason, FrameSizes, Ledger, MonotonicClock, Stage};
 
@@ -34,6 +35,8 @@ pub(crate) struct Prepare {
     pub index: usize,
     /// Host half of the model.
     pub model: Arc<dyn HostModel>,
+    /// How many frames of the detector may be under way.
+    pub admission: Admission,
     /// Slots of the device, one pool an input.
     pub slots: Vec<SlotPool>,
     /// Channel to the device owner.
@@ -46,6 +49,8 @@ pub(crate) struct Prepare {
     pub poses: Option<Arc<Poses>>,
     /// Longest wait for a transform that comes later than its sweep.
     pub pose_wait: Duration,
+    /// Where the sensor was is what was known when the frame was released.
+    pub deterministic: bool,
     /// Memory of clouds, to be used again.
     pub clouds: Mutex<Vec<PointCloud>>,
     /// Memory of decoded images, to be used again.
@@ -93,21 +98,26 @@ impl Trouble {
 impl StageLogic for Prepare {
     type In = ();
     type Out = Prepared;
-    type Permit = Slots;
+    type Permit = (Admitted, Slots);
 
     fn name(&self) -> &str {
         &self.name
     }
 
-    async fn admit(&self) -> Option<Slots> {
+    async fn admit(&self) -> Option<(Admitted, Slots)> {
+        let admitted = self.admission.admit().await;
         let mut slots = Slots::new();
         for pool in &self.slots {
             slots.push(pool.take().await?);
         }
-        Some(slots)
+        Some((admitted, slots))
     }
 
-    fn work(&self, mut sample: Sample<()>, mut inputs: Slots) -> Result<Sample<Prepared>, DropReason> {
+    fn work(
+        &self,
+        mut sample: Sample<()>,
+        (admitted, mut inputs): (Admitted, Slots),
+    ) -> Result<Sample<Prepared>, DropReason> {
         sample.meta.times.begin(Stage::Prepare, self.clock.now_ns());
         match self.prepare(&sample, &mut inputs) {
             Ok(PreparedFrame {
@@ -126,6 +136,7 @@ impl StageLogic for Prepare {
                         detector: self.index,
                         variant,
                         inputs,
+                        admitted,
                         placement,
                     })
                     .0)
@@ -189,8 +200,16 @@ impl Prepare {
                 let options = DecodeOptions {
                     at_least_px: self.model.decode_at_least_px(),
                 };
+                let stream = self.ledger.streams().name(sample.meta.id.stream);
+                let taken = Taken {
+                    stream: &stream,
+                    stamp_ns: sample.meta.stamp_ns,
+                    world_from_sensor: self.world_from_sensor(sample),
+                    reset: false,
+                };
                 let prepared = with_image(&sample.message, options, &mut pixels, |picture| {
-                    Ok(self.model.prepare(&SensorData::Image(picture), &mut inputs)?)
+                    let data = SensorData::Image(picture);
+                    Ok(self.model.prepare_taken(&data, &taken, &mut inputs)?)
                 });
                 memory().push(pixels);
                 prepared
@@ -213,16 +232,14 @@ impl Prepare {
         let clouds = || self.clouds.lock().unwrap_or_else(PoisonError::into_inner);
         let mut cloud = clouds().pop().unwrap_or_default();
         let read = read_cloud(&sample.message, &mut cloud);
+        // Topics of different sources may have one name, streams have not.
+        let stream = self.ledger.streams().name(sample.meta.id.stream);
         let used = read.and_then(|()| {
-            let world_from_sensor = self.poses.as_ref().and_then(|poses| {
-                let frame_id = &sample.meta.frame_id;
-                poses.world_from(frame_id, sample.meta.stamp_ns, self.pose_wait)
-            });
             use_sweep(Sweep {
-                stream: &sample.meta.stream,
+                stream: &stream,
                 stamp_ns: sample.meta.stamp_ns,
                 points: cloud.columns(),
-                world_from_sensor,
+                world_from_sensor: self.world_from_sensor(sample),
             })
         });
         clouds().push(cloud);
@@ -280,14 +297,15 @@ impl Prepare {
                 None => None,
                 Some(message) if &*message.type_name == POINT_CLOUD_TYPE => {
                     read_cloud(message, cloud)?;
-                    let poses = self.poses.as_ref();
                     Some(MemberData::Sweep(Sweep {
                         stream: &sample.meta.stream,
                         stamp_ns: part.stamp_ns,
                         points: cloud.columns(),
-                        world_from_sensor: poses.and_then(|poses| {
-                            poses.world_from(&part.frame_id, part.stamp_ns, self.pose_wait)
-                        }),
+                        world_from_sensor: self.world_from(
+                            &part.frame_id,
+                            part.stamp_ns,
+                            part.world_from_sensor,
+                        ),
                     }))
                 }
                 Some(message) => Some(MemberData::Image(picture_of(message, options, pixels)?)),
@@ -300,6 +318,26 @@ impl Prepare {
             })
         };
         parts.map(member).collect()
+    }
+
+    /// Where the sensor was; `None` where that is not known, or the model does not ask.
+    fn world_from_sensor(&self, sample: &Sample<()>) -> Option<[f64; 16]> {
+        let FrameMeta {
+            frame_id,
+            stamp_ns,
+            world_from_sensor,
+            ..
+        } = &sample.meta;
+        self.world_from(frame_id, *stamp_ns, *world_from_sensor)
+    }
+
+    /// Where a sensor was; `then` is what was known of that when its message was released.
+    fn world_from(&self, frame_id: &str, stamp_ns: i64, then: Option<[f64; 16]>) -> Option<[f64; 16]> {
+        if self.deterministic {
+            return then;
+        }
+        let poses = self.poses.as_ref()?;
+        poses.world_from(frame_id, stamp_ns, self.pose_wait)
     }
 }
 

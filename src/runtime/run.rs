@@ -2,27 +2,34 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::stream::FuturesUnordered;
 
 use super::channel::{self, Receiver, Sender};
+use super::control::{Board, Control, Pulse, RunLink};
 use super::detectors::start_detectors;
 use super::drive::{TruthFrame, TruthImage, TruthLog};
-use super::ending::{Ending, await_end};
+use super::ending::{Crew, Ending, await_end};
 use super::error::RuntimeError;
+use super::health::PipelineState;
 use super::inputs::{OpenSource, open_sources, start_sources};
 use super::meter::Meter;
 use super::models;
 use super::outlets::{GraphSinks, plan_sinks, start_sinks};
+use super::poses::Poses;
 use super::ros::{self, RosGraph};
 use super::sets::{self, start_sets};
 use super::shutdown::Shutdown;
+use super::sink_desk::SinkDesk;
 use super::sinks::check_outputs;
+use super::supervision::{ActorWatch, SourcesOver, watch_over};
+use super::turns::Turns;
 use crate::device::DeviceLayer;
 use crate::io::ros::RosNode;
-use crate::pipeline::{Clock, OnFull, Pipeline, Plan, Rate};
+use crate::pipeline::{Clock, OnFull, Pipeline, Plan, Rate, SupervisionSettings};
+use crate::telemetry::live::{Live, LiveState};
 use crate::telemetry::report::ReportPictures;
 use crate::telemetry::{
     ClockKind, LatencyOptions, Ledger, MonotonicClock, RunInfo, RunSummary, Streams, Timeline,
@@ -35,6 +42,10 @@ pub trait Progress: Send + Sync {
     /// A source listens to these topics from now on.
     fn subscribes(&self, source: &str, topics: &[Arc<str>]) {
         let _ = (source, topics);
+    }
+    /// A publisher waits for clients at this URL from now on.
+    fn listens(&self, publisher: &str, url: &str) {
+        let _ = (publisher, url);
     }
     /// One more message was played.
     fn message(&self);
@@ -62,6 +73,10 @@ pub struct RunOptions {
     pub ros_node: Option<Arc<dyn RosNode>>,
     /// End as soon as the models are on the device, captured and warm, without a single frame.
     pub build_only: bool,
+    /// What the run is watched and changed with: keep a clone. It is for this run alone.
+    pub control: Control,
+    /// Told what happens while it happens.
+    pub live: Live,
 }
 
 impl fmt::Debug for RunOptions {
@@ -72,6 +87,7 @@ impl fmt::Debug for RunOptions {
             .field("device_environment", &self.device_environment)
             .field("ros_node", &self.ros_node)
             .field("build_only", &self.build_only)
+            .field("live", &self.live)
             .finish_non_exhaustive()
     }
 }
@@ -94,29 +110,66 @@ pub struct RunOutput {
 }
 
 /// What the parts of a run share.
+#[derive(Clone)]
 pub(super) struct Shared {
     pub(super) ledger: Arc<Ledger>,
     pub(super) sink_ledger: Arc<Ledger>,
     pub(super) clock: MonotonicClock,
     pub(super) shutdown: Shutdown,
     pub(super) meter: Arc<Meter>,
-    plan: Plan,
+    pub(super) live: Live,
+    pub(super) progress: Arc<dyn Progress>,
+    /// Where transforms go, once the detectors are there and one of them asks for poses.
+    pub(super) poses: Arc<OnceLock<Arc<Poses>>>,
+    plan: Arc<Plan>,
     /// Nothing may be dropped.
     pub(super) lossless: bool,
+    /// The order of everything, where nothing may be dropped.
+    pub(super) turns: Option<Arc<Turns>>,
+    /// Where the parts tell of themselves.
+    pub(super) board: Arc<Board>,
+    /// What becomes of actors that fail.
+    pub(super) supervision: SupervisionSettings,
+    /// Sources that have played everything.
+    pub(super) sources_over: Arc<SourcesOver>,
 }
 
 impl Shared {
     /// The channels into an actor: a sender for each actor that feeds it, by name.
-    pub(super) fn channel_into<T>(&self, to: &str) -> (BTreeMap<String, Sender<T>>, Receiver<T>) {
+    pub(super) fn channel_into<T: Send + 'static>(
+        &self,
+        to: &str,
+    ) -> (BTreeMap<String, Sender<T>>, Receiver<T>) {
         let planned = self.plan.channels.iter().filter(|c| c.to == to);
         let (senders, receivers): (BTreeMap<_, _>, Vec<_>) = planned
             .map(|c| {
                 let on_full = if self.lossless { OnFull::Block } else { c.on_full };
-                let (sender, receiver) = channel::bounded(c.capacity as usize, on_full);
+                let (sender, receiver) = self.channel(&c.from, &c.to, c.capacity as usize, on_full);
                 ((c.from.clone(), sender), receiver)
             })
             .unzip();
         (senders, Receiver::merge(receivers))
+    }
+
+    /// A channel between two actors that can be watched.
+    pub(super) fn channel<T: Send + 'static>(
+        &self,
+        from: &str,
+        to: &str,
+        capacity: usize,
+        on_full: OnFull,
+    ) -> (Sender<T>, Receiver<T>) {
+        let gauge = self.live.queue(from, to, capacity, self.clock);
+        let (sender, receiver) = channel::gauged(capacity, on_full, gauge);
+        self.board.add_queue(from, to, sender.gauge());
+        (sender, receiver)
+    }
+
+    /// Takes note of an actor that is about to be started.
+    pub(super) fn watch(&self, actor: &str) -> ActorWatch {
+        let pulse = Pulse::new(actor, self.clock);
+        self.board.add_pulse(&pulse);
+        ActorWatch::new(&self.board, pulse, &self.supervision)
     }
 
     /// Places in the channel between two actors.
@@ -135,6 +188,21 @@ impl Shared {
 /// Whatever keeps the run from starting: a bag, a model, a device or a sink that cannot be opened. What goes
 /// wrong later is in [`RunOutput::faults`].
 pub async fn run(
+    pipeline: &Pipeline,
+    options: RunOptions,
+    shutdown: Shutdown,
+) -> Result<RunOutput, RuntimeError> {
+    let board = Arc::clone(options.control.board());
+    shutdown.report_to(&board);
+    let outcome = run_to_the_end(pipeline, options, shutdown).await;
+    if let Err(error) = &outcome {
+        board.fail(error);
+    }
+    board.end();
+    outcome
+}
+
+async fn run_to_the_end(
     pipeline: &Pipeline,
     options: RunOptions,
     shutdown: Shutdown,
@@ -165,13 +233,6 @@ pub async fn run(
     let first = sources.first().map(|source| &source.settings);
     let clock_kind = first.map_or(Clock::Bag, |settings| settings.clock);
     let lossless = clock_kind == Clock::Deterministic;
-    if lossless && sources.len() > 1 {
-        return Err(RuntimeError::Incomplete(format!(
-            "the deterministic clock plays one source in one order, and this pipeline has {}: put the topics \
-             into one bag",
-            sources.len()
-        )));
-    }
     let rate = first.map_or(
         Rate::Max,
         |settings| if lossless { Rate::Max } else { settings.rate },
@@ -187,11 +248,52 @@ pub async fn run(
             Rate::Max => None,
         },
     };
-    let ledger = Arc::new(Ledger::new(streams.clone()));
-    let watched = (Arc::clone(&options.progress), Arc::clone(&ledger));
+    let watching = options.live.clone();
+    if let Some(trace) = watching.trace() {
+        trace.begin(clock, &streams);
+    }
+    let ledger = Arc::new(Ledger::new(streams.clone()).with_trace(watching.trace().cloned()));
+    let sink_ledger = Arc::new(Ledger::new(Streams::default()));
+    watching.begin(&pipeline.name, clock, &ledger, &sink_ledger);
+    let turns = lossless.then(|| Turns::new(sources.len(), shutdown.clone()));
+    let board = Arc::clone(options.control.board());
+    let watched = (
+        Arc::clone(&options.progress),
+        Arc::clone(&ledger),
+        (Arc::clone(&board), watching.clone()),
+    );
+    let begun = board.begin(RunLink {
+        pipeline: pipeline.name.clone(),
+        clock,
+        ledger: Arc::clone(&ledger),
+        shutdown: shutdown.clone(),
+        lossless,
+    });
+    if !begun {
+        return Err(RuntimeError::Incomplete(
+            "a control is for one run, and this one has had its run".into(),
+        ));
+    }
+    let mut supervision = pipeline.supervision.clone();
+    if lossless {
+        // What an actor held when it failed is missing, and how long anything takes depends on the machine.
+        supervision = SupervisionSettings {
+            limit: 0,
+            watchdog_ms: 0,
+            silence_ms: 0,
+            ..supervision
+        };
+    }
+    if !supervision.fault.is_empty() {
+        let faults = supervision.fault.len();
+        tracing::warn!(
+            faults,
+            "faults are injected into actors: this is a switch for tests"
+        );
+    }
     let shared = Shared {
         ledger,
-        sink_ledger: Arc::new(Ledger::new(Streams::default())),
+        sink_ledger,
         clock,
         shutdown: shutdown.clone(),
         meter: Arc::new(Meter::new(
@@ -202,9 +304,19 @@ pub async fn run(
             live,
             watched,
         )),
-        plan: pipeline.plan(),
+        live: watching,
+        progress: Arc::clone(&options.progress),
+        poses: Arc::default(),
+        plan: Arc::new(pipeline.plan()),
         lossless,
+        turns: turns.clone(),
+        board,
+        supervision,
+        sources_over: Arc::default(),
     };
+    if let Some(turns) = turns {
+        shared.ledger.on_drop(move |frame| turns.settle(frame));
+    }
 
     let detectors = match loaded {
         Some(detectors) => detectors,
@@ -212,10 +324,19 @@ pub async fn run(
     };
     let (sinks, outlets) = plan_sinks(pipeline, &shared);
     let mut endings: FuturesUnordered<Ending> = FuturesUnordered::new();
+    let (crew, joining) = Crew::new();
     let config = pipeline.device.config(&options.device_environment);
     let mut started_detectors =
         start_detectors(pipeline, config, detectors, &shared, outlets, &mut endings).await?;
     let (device, device_details) = started_detectors.device.clone();
+    shared.live.name_device(&device);
+    if let Some(poses) = &started_detectors.poses {
+        // The cell is empty: detectors are started once.
+        let _ = shared.poses.set(Arc::clone(poses));
+    }
+    let sink_lists = std::mem::take(&mut started_detectors.sink_lists);
+    let desk = Arc::new(SinkDesk::new(&shared, options.with_latency, crew, sink_lists));
+    shared.board.set_sinks(&desk);
     if options.build_only {
         // Without sources and sinks the stages find their channels closed, and end.
         drop((sinks, started_detectors));
@@ -230,7 +351,8 @@ pub async fn run(
                 .collect(),
             poses: started_detectors.poses.clone(),
         });
-        let audiences = start_sinks(pipeline, sinks, graph, &shared, &options, &mut endings).await?;
+        let audiences =
+            start_sinks(pipeline, sinks, graph, &shared, (&options, &*desk), &mut endings).await?;
         options
             .progress
             .started(sources.iter().map(|source| source.frames).sum());
@@ -265,7 +387,18 @@ pub async fn run(
         );
     }
 
-    await_end(&mut endings, &shared.shutdown).await;
+    let telling = tokio::spawn(tell_state(options.control.clone(), shared.live.clone()));
+    shared.board.started();
+    let watchdog = watch_over(
+        Arc::clone(&shared.board),
+        shared.supervision.clone(),
+        Arc::clone(&shared.sources_over),
+    );
+    let watchdog = tokio::spawn(watchdog);
+    await_end(&mut endings, joining, &shared.shutdown).await;
+    watchdog.abort();
+    telling.abort();
+    shared.live.set_state(LiveState::Ended, Vec::new());
     options.progress.ended();
     if let Some(graph) = graph {
         let closed = tokio::task::spawn_blocking(move || graph.close()).await;
@@ -316,6 +449,25 @@ pub async fn run(
         image_truth,
         faults,
     })
+}
+
+/// Tells whoever watches what the pipeline is about, whenever that changes.
+async fn tell_state(control: Control, live: Live) {
+    let mut told = control.subscribe();
+    loop {
+        let report = told.borrow_and_update().clone();
+        let state = match report.state {
+            PipelineState::Starting => LiveState::Starting,
+            PipelineState::Ready => LiveState::Ready,
+            PipelineState::Degraded => LiveState::Degraded,
+            PipelineState::Failed => LiveState::Failed,
+        };
+        let reasons = report.reasons.iter().map(|active| active.reason.to_string());
+        live.set_state(state, reasons.chain(report.error).collect());
+        if told.changed().await.is_err() {
+            return;
+        }
+    }
 }
 
 /// The node of a pipeline that takes part in the ROS 2 graph.

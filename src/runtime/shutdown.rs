@@ -1,11 +1,12 @@
 //! How a run ends: told once, seen by everyone.
 
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use tokio::sync::Notify;
 
 use super::RuntimeError;
+use super::control::Board;
 
 /// States in the order in which a run passes them; 0 is running.
 const DRAINING: u8 = 1;
@@ -23,6 +24,8 @@ struct Inner {
     state: AtomicU8,
     changed: Notify,
     faults: Mutex<Vec<RuntimeError>>,
+    /// What ends the run is told here too.
+    board: OnceLock<Weak<Board>>,
 }
 
 impl Shutdown {
@@ -47,8 +50,17 @@ impl Shutdown {
 
     /// Ends the run because of an error.
     pub fn fail(&self, error: RuntimeError) {
+        if let Some(board) = self.inner.board.get().and_then(Weak::upgrade) {
+            board.fail(&error);
+        }
         self.note(error);
         self.abort();
+    }
+
+    /// Has failures told to a board.
+    pub(crate) fn report_to(&self, board: &Arc<Board>) {
+        // A run has one board.
+        let _ = self.inner.board.set(Arc::downgrade(board));
     }
 
     /// The errors so far, oldest first.

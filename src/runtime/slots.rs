@@ -1,6 +1,9 @@
 //! Pools of host slots: the memory in which frames travel to and from a device.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use tokio::sync::Notify;
 
 use crate::device::HostSlot;
 
@@ -9,6 +12,7 @@ use crate::device::HostSlot;
 pub struct SlotPool {
     free: flume::Receiver<HostSlot>,
     back: flume::Sender<HostSlot>,
+    returned: Option<Arc<Notify>>,
 }
 
 impl SlotPool {
@@ -20,26 +24,45 @@ impl SlotPool {
             // The channel was made for exactly this many.
             let _ = back.try_send(slot);
         }
-        Self { free, back }
+        Self {
+            free,
+            back,
+            returned: None,
+        }
+    }
+
+    /// The same pool; whenever a slot comes back, it wakes who waits for `returned`.
+    #[must_use]
+    pub fn waking(mut self, returned: Arc<Notify>) -> Self {
+        self.returned = Some(returned);
+        self
+    }
+
+    /// Slots that are free now.
+    #[must_use]
+    pub fn available(&self) -> usize {
+        self.free.len()
     }
 
     /// A free slot, as soon as there is one.
     pub async fn take(&self) -> Option<PooledSlot> {
         let slot = self.free.recv_async().await.ok()?;
-        Some(PooledSlot {
-            slot: Some(slot),
-            back: self.back.clone(),
-        })
+        Some(self.lend(slot))
     }
 
     /// A free slot if there is one now.
     #[must_use]
     pub fn try_take(&self) -> Option<PooledSlot> {
         let slot = self.free.try_recv().ok()?;
-        Some(PooledSlot {
+        Some(self.lend(slot))
+    }
+
+    fn lend(&self, slot: HostSlot) -> PooledSlot {
+        PooledSlot {
             slot: Some(slot),
             back: self.back.clone(),
-        })
+            returned: self.returned.clone(),
+        }
     }
 }
 
@@ -49,6 +72,7 @@ pub struct PooledSlot {
     /// Taken out only by `drop`.
     slot: Option<HostSlot>,
     back: flume::Sender<HostSlot>,
+    returned: Option<Arc<Notify>>,
 }
 
 impl Deref for PooledSlot {
@@ -72,6 +96,9 @@ impl Drop for PooledSlot {
         if let Some(slot) = self.slot.take() {
             // Fails only when the pool is gone, and the slot with it.
             let _ = self.back.try_send(slot);
+            if let Some(returned) = &self.returned {
+                returned.notify_one();
+            }
         }
     }
 }

@@ -1,20 +1,25 @@
 //! Stages that work on several frames at once and keep their order.
 
+use std::collections::VecDeque;
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Instant;
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesOrdered;
 use kameo::actor::{ActorRef, WeakActorRef};
-use kameo::error::Infallible;
 use kameo::mailbox::{MailboxReceiver, Signal};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 
 use super::channel::Receiver;
 use super::frame::Sample;
+use super::health::{Reason, ReasonKind};
 use super::shutdown::Shutdown;
+use super::supervision::{ActorWatch, Supervised};
 use crate::telemetry::{DropReason, FrameId, Ledger};
+
+/// Panics of workers in a row after which the stage is started again, for it may be broken.
+const PANICS_IN_A_ROW: u32 = 3;
 
 /// What a stage does with a frame. `work` runs on a blocking thread; a panic in it costs that frame only.
 pub trait StageLogic: Send + Sync + 'static {
@@ -46,14 +51,41 @@ type Finished<T> = Result<Sample<T>, DropReason>;
 
 /// A stage as an actor: takes frames from a channel, works on up to `workers` of them at a time, hands them
 /// on in the order in which they came.
+///
+/// A worker that stands still cannot be stopped: its frame is lost, what it still makes of it is thrown away, and
+/// another worker takes its place, as often as there are workers.
 pub struct Stage<L: StageLogic> {
     logic: Arc<L>,
     input: Receiver<Sample<L::In>>,
     workers: usize,
     ledger: Arc<Ledger>,
     shutdown: Shutdown,
-    under_way: FuturesOrdered<Work<L::Out>>,
+    watch: ActorWatch,
+    /// In the order in which the frames came.
+    under_way: VecDeque<Work<L::Out>>,
+    /// Workers that were given up, until they come back.
+    stuck: Vec<JoinHandle<Finished<L::Out>>>,
+    /// The frame that is handed on.
+    emitting: Option<FrameId>,
+    panics_in_a_row: u32,
     exhausted: bool,
+}
+
+/// Why a stage cannot go on as it is.
+#[derive(Debug, thiserror::Error)]
+pub enum StageError {
+    /// One worker after the other panicked.
+    #[error("{PANICS_IN_A_ROW} frames in a row made its workers panic: {last}")]
+    WorkersPanic {
+        /// What the last one said.
+        last: String,
+    },
+    /// As many workers as there are stand still, and as many that took their places.
+    #[error("{count} of its workers stand still")]
+    WorkersStuck {
+        /// Workers that stand still.
+        count: usize,
+    },
 }
 
 impl<L: StageLogic> Stage<L> {
@@ -66,56 +98,128 @@ impl<L: StageLogic> Stage<L> {
         shutdown: Shutdown,
     ) -> Self {
         Self {
+            watch: ActorWatch::none(logic.name()),
             logic: Arc::new(logic),
             input,
             workers: workers.max(1),
             ledger,
             shutdown,
-            under_way: FuturesOrdered::new(),
+            under_way: VecDeque::new(),
+            stuck: Vec::new(),
+            emitting: None,
+            panics_in_a_row: 0,
             exhausted: false,
+        }
+    }
+
+    /// The same stage, watched over.
+    pub(crate) fn watched(self, watch: &ActorWatch) -> Self {
+        Self {
+            watch: watch.clone(),
+            ..self
         }
     }
 
     async fn take_up(&mut self, sample: Sample<L::In>) {
         let id = sample.meta.id;
         if self.shutdown.is_aborting() {
-            self.ledger
-                .frame_dropped(id, self.logic.name(), DropReason::ShuttingDown);
+            self.lose(id, DropReason::ShuttingDown);
             return;
         }
         let Some(permit) = self.logic.admit().await else {
-            self.ledger
-                .frame_dropped(id, self.logic.name(), DropReason::ShuttingDown);
+            self.lose(id, DropReason::ShuttingDown);
             return;
         };
         let logic = Arc::clone(&self.logic);
-        let handle = tokio::task::spawn_blocking(move || logic.work(sample, permit));
-        self.under_way.push_back(Work { id, handle });
+        let watch = self.watch.clone();
+        let handle = tokio::task::spawn_blocking(move || {
+            let _holding = watch.begin();
+            watch.worker_meets_frame();
+            logic.work(sample, permit)
+        });
+        self.under_way.push_back(Work {
+            id,
+            handle,
+            since: Instant::now(),
+        });
     }
-}
 
-/// Hands on what a worker made of a frame, or accounts for its loss.
-async fn settle<L: StageLogic>(
-    logic: &L,
-    ledger: &Ledger,
-    id: FrameId,
-    outcome: Result<Finished<L::Out>, tokio::task::JoinError>,
-) {
-    match outcome {
-        Ok(Ok(sample)) => logic.emit(sample).await,
-        Ok(Err(reason)) => ledger.frame_dropped(id, logic.name(), reason),
-        Err(error) => {
-            tracing::error!(actor = logic.name(), frame = %id, %error, "a worker panicked; its frame is lost");
-            ledger.frame_dropped(id, logic.name(), DropReason::Panicked);
+    fn lose(&self, id: FrameId, reason: DropReason) {
+        self.ledger.frame_dropped(id, self.logic.name(), reason);
+    }
+
+    /// Hands on what a worker made of the oldest frame, or accounts for its loss.
+    async fn settle(&mut self, outcome: Result<Finished<L::Out>, JoinError>) -> Result<(), StageError> {
+        let Some(Work { id, .. }) = self.under_way.pop_front() else {
+            return Ok(());
+        };
+        match outcome {
+            Ok(finished) => {
+                if std::mem::take(&mut self.panics_in_a_row) > 0 {
+                    self.watch.clear(ReasonKind::Restarting);
+                }
+                match finished {
+                    Ok(sample) => {
+                        if let Some(trace) = self.ledger.trace() {
+                            trace.passed_last(self.logic.name(), id, &sample.meta.times);
+                        }
+                        self.emitting = Some(id);
+                        self.watch.actor_meets_frame().await;
+                        self.logic.emit(sample).await;
+                        self.emitting = None;
+                        self.watch.pulse().frame_done();
+                    }
+                    Err(reason) => self.lose(id, reason),
+                }
+                Ok(())
+            }
+            Err(error) => {
+                tracing::error!(actor = self.logic.name(), frame = %id, %error, "a worker panicked; its frame is lost");
+                self.lose(id, DropReason::Panicked);
+                self.watch.pulse().panicked();
+                self.watch.raise(Reason::Restarting {
+                    actor: self.logic.name().to_owned(),
+                    cause: error.to_string(),
+                });
+                self.panics_in_a_row += 1;
+                if self.panics_in_a_row < PANICS_IN_A_ROW {
+                    return Ok(());
+                }
+                self.panics_in_a_row = 0;
+                Err(StageError::WorkersPanic {
+                    last: error.to_string(),
+                })
+            }
+        }
+    }
+
+    /// Gives the oldest frame up if its worker has been at it for too long.
+    fn give_up_stuck(&mut self) -> Result<(), StageError> {
+        let (Some(limit), Some(oldest)) = (self.watch.limit(), self.under_way.front()) else {
+            return Ok(());
+        };
+        if oldest.since.elapsed() <= limit || oldest.handle.is_finished() {
+            return Ok(());
+        }
+        self.stuck.retain(|worker| !worker.is_finished());
+        let Some(Work { id, handle, .. }) = self.under_way.pop_front() else {
+            return Ok(());
+        };
+        tracing::error!(actor = self.logic.name(), frame = %id, "a worker stands still; its frame is lost");
+        self.lose(id, DropReason::Stalled);
+        self.stuck.push(handle);
+        match self.stuck.len() {
+            count if count > self.workers => Err(StageError::WorkersStuck { count }),
+            _ => Ok(()),
         }
     }
 }
 
 impl<L: StageLogic> kameo::Actor for Stage<L> {
     type Args = Self;
-    type Error = Infallible;
+    type Error = StageError;
 
-    async fn on_start(stage: Self, _: ActorRef<Self>) -> Result<Self, Infallible> {
+    async fn on_start(stage: Self, _: ActorRef<Self>) -> Result<Self, StageError> {
         Ok(stage)
     }
 
@@ -123,7 +227,8 @@ impl<L: StageLogic> kameo::Actor for Stage<L> {
         &mut self,
         _: WeakActorRef<Self>,
         mailbox: &mut MailboxReceiver<Self>,
-    ) -> Result<Option<Signal<Self>>, Infallible> {
+    ) -> Result<Option<Signal<Self>>, StageError> {
+        let pulse = Arc::clone(self.watch.pulse());
         loop {
             if self.exhausted && self.under_way.is_empty() {
                 return Ok(Some(Signal::Stop));
@@ -131,9 +236,8 @@ impl<L: StageLogic> kameo::Actor for Stage<L> {
             tokio::select! {
                 biased;
                 signal = mailbox.recv() => return Ok(signal),
-                Some((id, outcome)) = self.under_way.next(), if !self.under_way.is_empty() => {
-                    settle(&*self.logic, &self.ledger, id, outcome).await;
-                }
+                outcome = oldest(&mut self.under_way), if !self.under_way.is_empty() => self.settle(outcome).await?,
+                () = pulse.alarm.notified() => self.give_up_stuck()?,
                 sample = self.input.recv(), if !self.exhausted && self.under_way.len() < self.workers => {
                     match sample {
                         Some(sample) => self.take_up(sample).await,
@@ -142,6 +246,29 @@ impl<L: StageLogic> kameo::Actor for Stage<L> {
                 }
             }
         }
+    }
+}
+
+impl<L: StageLogic> Supervised for Stage<L> {
+    async fn mend(&mut self) {
+        if let Some(id) = self.emitting.take() {
+            self.ledger
+                .frame_abandoned(id, self.logic.name(), DropReason::Panicked);
+        }
+    }
+
+    async fn give_up(mut self) {
+        // Workers cannot be stopped; what they hold is accounted for without waiting for them.
+        for work in std::mem::take(&mut self.under_way) {
+            self.lose(work.id, DropReason::ShuttingDown);
+        }
+        while let Some(sample) = self.input.recv().await {
+            self.lose(sample.meta.id, DropReason::ShuttingDown);
+        }
+    }
+
+    fn is_hopeless(&self) -> bool {
+        self.stuck.iter().filter(|worker| !worker.is_finished()).count() > self.workers
     }
 }
 
@@ -158,18 +285,14 @@ impl<L: StageLogic> fmt::Debug for Stage<L> {
 struct Work<T> {
     id: FrameId,
     handle: JoinHandle<Finished<T>>,
+    since: Instant,
 }
 
-impl<T> Future for Work<T> {
-    type Output = (FrameId, Result<Finished<T>, tokio::task::JoinError>);
-
-    fn poll(
-        mut self: std::pin::Pin<&mut Self>,
-        context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Self::Output> {
-        let id = self.id;
-        std::pin::Pin::new(&mut self.handle)
-            .poll(context)
-            .map(|outcome| (id, outcome))
-    }
+/// What becomes of the oldest frame. Dropping the future loses nothing.
+async fn oldest<T>(under_way: &mut VecDeque<Work<T>>) -> Result<Finished<T>, JoinError> {
+    poll_fn(|context| match under_way.front_mut() {
+        Some(work) => Pin::new(&mut work.handle).poll(context),
+        None => std::task::Poll::Pending,
+    })
+    .await
 }

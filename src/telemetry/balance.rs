@@ -26,6 +26,8 @@ pub enum DropReason {
     DecodeFailed,
     /// A pixel or compression format that is not supported.
     UnsupportedEncoding,
+    /// Its deadline passed while it waited for the device, and its detector gives such frames up.
+    DeadlineMissed,
     /// Sent by the sensor and lost on the network, as the gap in its numbers tells.
     NotDelivered,
     /// Nobody subscribed to the results.
@@ -46,6 +48,10 @@ pub enum DropReason {
     Superseded,
     /// The clock of its sensor is not that of the other sensors of the set.
     Unsynchronised,
+    /// The worker that held the frame stood still for too long.
+    Stalled,
+    /// The stream is paused.
+    StreamPaused,
 }
 
 impl DropReason {
@@ -60,6 +66,7 @@ impl DropReason {
             Self::NoPose => "no_pose",
             Self::DecodeFailed => "decode_failed",
             Self::UnsupportedEncoding => "unsupported_encoding",
+            Self::DeadlineMissed => "deadline_missed",
             Self::NotDelivered => "not_delivered",
             Self::NoSubscriber => "no_subscriber",
             Self::Panicked => "panicked",
@@ -70,6 +77,8 @@ impl DropReason {
             Self::Unmatched => "unmatched",
             Self::Superseded => "superseded",
             Self::Unsynchronised => "unsynchronised",
+            Self::Stalled => "stalled",
+            Self::StreamPaused => "stream_paused",
         }
     }
 }
@@ -202,6 +211,8 @@ mod tests {
             DropReason::StreamRejected,
             DropReason::SinkFailed,
             DropReason::ShuttingDown,
+            DropReason::Stalled,
+            DropReason::StreamPaused,
         ] {
             assert_eq!(serde_json::to_string(&reason).unwrap(), format!("\"{reason}\""));
         }

@@ -71,6 +71,15 @@ impl FrameTimes {
         self.finished_ns[stage.index()] = now_ns;
     }
 
+    /// Start of a stage, if it has one.
+    #[must_use]
+    pub const fn started_ns(&self, stage: Stage) -> Option<u64> {
+        match self.started_ns[stage.index()] {
+            UNSET => None,
+            started_ns => Some(started_ns),
+        }
+    }
+
     /// The stages that have both a start and an end, in order.
     pub fn spans(&self) -> impl Iterator<Item = (Stage, Span)> + '_ {
         let mut enqueued_ns = self.released_ns;

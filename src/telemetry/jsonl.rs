@@ -27,7 +27,8 @@ pub struct FrameLine<'a> {
     pub latency_us: Option<&'a FrameTimes>,
     /// Frames of this stream that were dropped since the frame that came out before.
     pub dropped_before: u64,
-    /// The first result of this stream since a lost device was opened again; left out where it is false.
+    /// The result stands on no earlier frame of its stream: the stream's states started afresh with it, or, of models
+    /// without states, it is the first since a lost device was opened again. Left out where it is false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fresh: bool,
     /// Topics of the sensors that are missing in a set or in a cloud that is made of one; left out where none is.

@@ -1,12 +1,14 @@
 //! Frames in, frames out, frames dropped, devices opened again: counted here and nowhere else.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use metrics::Counter;
 
+use super::trace_file::TraceFile;
 use super::{
     Balance, BalanceError, DropCount, DropReason, FrameId, Imbalance, StreamAccount, StreamId, Streams,
 };
@@ -19,14 +21,18 @@ const OPEN_LIMIT: usize = 65_536;
 /// How many lost frames an account names.
 const LOST_NAMED: usize = 16;
 
+/// Told of every frame that was dropped.
+type DropHook = Box<dyn Fn(FrameId) + Send + Sync>;
+
 /// The accounts of all streams of a run. Shared by reference between threads; each call holds a lock for well
 /// under a microsecond.
-#[derive(Debug)]
 pub struct Ledger {
     streams: Streams,
+    on_drop: OnceLock<DropHook>,
     accounts: Mutex<BTreeMap<StreamId, Account>>,
     device_restarts: AtomicU64,
     restart_counter: Counter,
+    trace: Option<Arc<TraceFile>>,
 }
 
 #[derive(Debug)]
@@ -135,10 +141,29 @@ impl Ledger {
     pub fn new(streams: Streams) -> Self {
         Self {
             streams,
+            on_drop: OnceLock::new(),
             accounts: Mutex::new(BTreeMap::new()),
             device_restarts: AtomicU64::new(0),
             restart_counter: metrics::counter!("sensorium_device_restarts_total"),
+            trace: None,
         }
+    }
+
+    /// Has `hook` told of every frame that is dropped from now on. Only the first hook counts.
+    pub fn on_drop(&self, hook: impl Fn(FrameId) + Send + Sync + 'static) {
+        let _ = self.on_drop.set(Box::new(hook));
+    }
+
+    /// Has frames that are dropped told to a trace, too.
+    #[must_use]
+    pub fn with_trace(self, trace: Option<Arc<TraceFile>>) -> Self {
+        Self { trace, ..self }
+    }
+
+    /// The trace that these frames' ways are written to, if any.
+    #[must_use]
+    pub fn trace(&self) -> Option<&TraceFile> {
+        self.trace.as_deref()
     }
 
     /// The streams it accounts for.
@@ -217,12 +242,39 @@ impl Ledger {
             }
         };
         drop(accounts);
+        if let Some(trace) = &self.trace {
+            trace.dropped(frame, reason);
+        }
 
+        if let Some(told) = self.on_drop.get() {
+            told(frame);
+        }
         let seq = frame.seq;
         tracing::debug!(stream = %name, seq, place, %reason, "frame dropped");
         if let Some(count) = warn_of {
             tracing::warn!(stream = %name, seq, place, %reason, count, "frames dropped");
         }
+    }
+
+    /// Settles a frame as dropped unless it is settled already: for whoever cleans up after a fault and cannot know how
+    /// far the frame had got. Whether it was still open.
+    pub fn frame_abandoned(&self, frame: FrameId, place: &str, reason: DropReason) -> bool {
+        let mut accounts = self.lock();
+        let account = self.account(&mut accounts, frame.stream);
+        let open = account.open.binary_search(&frame.seq).is_ok();
+        drop(accounts);
+        if open {
+            self.frame_dropped(frame, place, reason);
+        }
+        open
+    }
+
+    /// Frames of a stream that are not settled yet.
+    #[must_use]
+    pub fn frames_open(&self, stream: StreamId) -> u64 {
+        let mut accounts = self.lock();
+        let account = self.account(&mut accounts, stream);
+        account.open.len() as u64 + account.overlooked
     }
 
     /// Counts that a device which was lost is open again.
@@ -282,6 +334,16 @@ impl Ledger {
         accounts
             .entry(stream)
             .or_insert_with(|| Account::new(self.streams.name(stream)))
+    }
+}
+
+impl fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ledger")
+            .field("streams", &self.streams)
+            .field("accounts", &self.accounts)
+            .field("device_restarts", &self.device_restarts)
+            .finish_non_exhaustive()
     }
 }
 

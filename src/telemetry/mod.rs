@@ -6,6 +6,8 @@
 //!   [`Ledger`] is the only place that counts, and it names the frames that were never settled.
 //! - [`LatencyRecorder`] and [`Ledger`] become a [`RunSummary`], which prints itself as a table and is the
 //!   body of the [`report`].
+//! - [`live`] is what is known of a run while it runs: queues, device, the last frames, and their metrics.
+//! - [`trace_file`] writes every frame's way through actors and queues for Perfetto.
 //! - [`profile`] measures a model on a device by itself: stages, launches, and what the machine can do at best.
 //!
 //! Recording is cheap (no allocation once a stream has been seen) and may happen on any thread. May be called
@@ -18,6 +20,7 @@ mod frame_sizes;
 mod histogram;
 pub mod jsonl;
 mod ledger;
+pub mod live;
 pub mod profile;
 mod recorder;
 mod regularity;
@@ -27,6 +30,7 @@ mod stream;
 mod summary;
 mod table;
 mod timeline;
+pub mod trace_file;
 
 pub use balance::{Balance, BalanceError, DropCount, DropReason, Imbalance, StreamAccount};
 pub use clock::MonotonicClock;

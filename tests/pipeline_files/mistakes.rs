@@ -428,6 +428,50 @@ const MISTAKES: &[(&str, &str, &[&str])] = &[
             "p.yaml:19:15: the source `camera` plays a bag, simulates a drive or subscribes, not two of them | leave this out, or `subscribe`",
         ],
     ),
+    // Several frames at a time.
+    (
+        "preprocess: yolox_opencv",
+        "preprocess: yolox_opencv\n    batch: { sizes: [4, 2] }",
+        &[
+            "p.yaml:8:21: the batch sizes of `models.nano` are not in order | expected each size once, the smallest first",
+        ],
+    ),
+    (
+        "preprocess: yolox_opencv",
+        "preprocess: yolox_opencv\n    batch: { sizes: [] }",
+        &[
+            "p.yaml:8:14: `models.nano.batch.sizes` cannot be empty | expected a list, each item a whole number from 2 to 64",
+        ],
+    ),
+    (
+        "preprocess: yolox_opencv",
+        "preprocess: yolox_opencv\n    batch: { sizes: [1] }",
+        &["p.yaml:8:22: `models.nano.batch.sizes.0` cannot be 1 | expected a whole number from 2 to 64"],
+    ),
+    (
+        "preprocess: yolox_opencv",
+        "preprocess: yolox_opencv\n    batch: { sizes: [2, 12] }",
+        &[
+            "p.yaml:8:21: a batch of 12 has a frame of 12 streams, and `models.nano` serves 8 | expected sizes up to 8, or `max_streams: 12`",
+        ],
+    ),
+    (
+        "preprocess: yolox_opencv",
+        "preprocess: yolox_opencv\n    batch: { sizes: [2, 4] }\n    max_in_flight: 3",
+        &["p.yaml:9:20: a batch of 4 never fills with 3 frames in flight | expected at least 4"],
+    ),
+    (
+        "type: yolox\n    weights: \"\"\n    preprocess: yolox_opencv\n    labels: coco80\n    score_threshold: 0.3\n    nms_threshold: 0.45",
+        "type: centerpoint\n    weights: \"\"\n    batch: { sizes: [2] }",
+        &[
+            "p.yaml:7:12: a centerpoint network takes one frame at a time: it keeps earlier frames of each stream | leave this out",
+        ],
+    ),
+    (
+        "prepare_workers: 2",
+        "prepare_workers: 2\n    on_late: skip",
+        &["p.yaml:25:14: `nodes.detector.on_late` cannot be `skip` | expected `run` or `drop`"],
+    ),
     // YAML itself.
     (
         "channels:",

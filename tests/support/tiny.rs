@@ -99,6 +99,11 @@ fn tensor(name: &str, dims: &[i64]) -> ValueInfoProto {
 
 /// The ONNX file of the network.
 pub fn network() -> Vec<u8> {
+    network_of_images(Some(1))
+}
+
+/// The ONNX file of the network for so many images; `None`: the file leaves their number open.
+pub fn network_of_images(images: Option<i64>) -> Vec<u8> {
     let mut graph = GraphProto {
         name: "squares".to_owned(),
         input: vec![tensor("images", &[1, 3, SIDE as i64, SIDE as i64])],
@@ -177,6 +182,21 @@ pub fn network() -> Vec<u8> {
         opset_import: vec![opset],
         ..ModelProto::default()
     };
+    let mut model = model;
+    if let (None, Some(graph)) = (images, &mut model.graph) {
+        let open = DimensionValue::Symbol("images".to_owned());
+        for value in graph.input.iter_mut().chain(&mut graph.output) {
+            let tensor = value
+                .r#type
+                .as_mut()
+                .and_then(|t| t.tensor_type.as_mut())
+                .unwrap();
+            tensor.shape.as_mut().unwrap().dim[0].value = Some(open.clone());
+        }
+        let flat = graph.initializer.iter_mut().find(|t| t.name == "flat").unwrap();
+        // 0: as many as there are.
+        flat.int64_data[0] = 0;
+    }
     model.encode_to_vec()
 }
 

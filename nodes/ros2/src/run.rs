@@ -60,6 +60,8 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
         progress: Arc::new(Quiet),
         ros_node: Some(Arc::new(node)),
         build_only: settings.build_only,
+        control: sensorium::runtime::Control::default(),
+        live: sensorium::telemetry::live::Live::default(),
     };
     let tokio = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let shutdown = Shutdown::default();

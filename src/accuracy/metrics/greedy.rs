@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 /// Matches by falling score of the first set (the earlier of equals first, NaN last): each element takes the one of
 /// `others` elements of the second set that is free and costs least (the earlier of equals). `cost` is `None`, or NaN, for
 /// two that do not belong together. Returns pairs of indices with their cost, in the order in which they were matched.
-pub(in crate::accuracy) fn greedy(
+pub(crate) fn greedy(
     scores: &[f64],
     others: usize,
     cost: impl Fn(usize, usize) -> Option<f64>,

@@ -118,7 +118,7 @@ pub fn box_iou_xyxy(a: &Values, b: &Values) -> Result<Array2<f64>, MetricError> 
 }
 
 /// Intersection over union of two boxes (left, top, right, bottom), 0 for two empty ones.
-pub(in crate::accuracy) fn overlap(a: [f64; 4], b: [f64; 4]) -> f64 {
+pub(crate) fn overlap(a: [f64; 4], b: [f64; 4]) -> f64 {
     let side = |low: f64, high: f64| (high - low).max(0.0);
     let area = |[left, top, right, bottom]: [f64; 4]| side(left, right) * side(top, bottom);
     let both = side(a[0].max(b[0]), a[2].min(b[2])) * side(a[1].max(b[1]), a[3].min(b[3]));

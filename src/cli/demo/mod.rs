@@ -140,7 +140,9 @@ pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
         device_environment: pipeline_args::device_environment()?,
         ros_node: None,
         build_only: false,
+        live: crate::telemetry::live::Live::default(),
         progress: Arc::new(Live::new()),
+        control: runtime::Control::default(),
     };
     let outcome = tokio.block_on(async {
         tokio::spawn(end_on_interrupt(shutdown.clone()));

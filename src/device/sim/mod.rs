@@ -1,7 +1,8 @@
 //! The simulator: a device in virtual time that catches every missing wait.
 //!
 //! [`SimDevice`] keeps the same contract as [`crate::device::CpuDevice`] and gives the same bits, for it runs
-//! the same kernels. It differs in when it runs them, and in what it watches:
+//! the same kernels (fp32 sums, as a CPU device with `bf16_dot: off`). It differs in when it runs
+//! them, and in what it watches:
 //!
 //! - **Execution.** Everything happens on the caller's thread. A call that enqueues executes nothing; commands
 //!   run when the host waits or polls, in a random legal order: each queue in its own order, a wait stands

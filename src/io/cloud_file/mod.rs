@@ -15,6 +15,8 @@ pub use error::CloudFileError;
 pub use pcd::PcdEncoding;
 pub use table::TableLayout;
 
+pub(super) use npy::NpyArray;
+
 use super::cloud::{CloudError, CloudSummary, ReadOptions, check_columns, encode_cloud, read_cloud};
 use super::messages::{HeaderMsg, PointCloud2Msg};
 use crate::lidar::PointCloud;

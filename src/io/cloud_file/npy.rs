@@ -54,13 +54,13 @@ pub(super) fn read(bytes: &[u8], options: &CloudFileOptions) -> Result<CloudFile
 }
 
 /// An array of numbers, whatever they mean.
-pub(super) struct NpyArray<'a> {
+pub(in crate::io) struct NpyArray<'a> {
     /// As many values as the shape says.
-    pub(super) data: &'a [u8],
-    pub(super) scalar: Scalar,
-    pub(super) big_endian: bool,
-    fortran: bool,
-    pub(super) shape: Vec<usize>,
+    pub(in crate::io) data: &'a [u8],
+    pub(in crate::io) scalar: Scalar,
+    pub(in crate::io) big_endian: bool,
+    pub(in crate::io) fortran: bool,
+    pub(in crate::io) shape: Vec<usize>,
 }
 
 /// An array with a point in each row.
@@ -72,7 +72,7 @@ struct Rows<'a> {
 }
 
 impl<'a> NpyArray<'a> {
-    pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, CloudFileError> {
+    pub(in crate::io) fn parse(bytes: &'a [u8]) -> Result<Self, CloudFileError> {
         check_header(bytes)?;
         let mut rest = bytes;
         let header = Header::from_reader(&mut rest).map_err(|error| bad(error.to_string()))?;

@@ -12,7 +12,7 @@ use crate::lidar::{
     SweepPoints, YawRule, assign_pillars, canvas_gather_index, circle_nms, decorate, iou_bev_nms,
     sort_by_score, to_detected_objects,
 };
-use crate::outputs::{DetectedObjects, Detections};
+use crate::outputs::{DetectedObjects, Detections, ObjectLabel};
 use crate::perception::{
     CallParam, CallParams, HeadError, HostModel, Placement, PrepareError, PreparedFrame, Sensor, SensorData,
 };
@@ -317,6 +317,22 @@ impl HostModel for CenterPoint {
 
     fn sensor(&self) -> Sensor {
         Sensor::Lidar
+    }
+
+    fn labels(&self) -> Vec<String> {
+        ObjectLabel::ALL
+            .iter()
+            .map(|label| label.name().to_owned())
+            .collect()
+    }
+
+    fn past_sweeps(&self) -> usize {
+        self.params().num_past_frames
+    }
+
+    fn forget(&self, stream: &str) {
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        streams.forget(stream);
     }
 
     fn prepare(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::device::{DeviceError, OpenError, SlotError};
 use crate::image::ImageError;
-use crate::perception::{CallParamError, HeadError, InputError, PrepareError};
+use crate::perception::{CallParamError, HeadError, InputError, PrepareError, SubmitError};
 use crate::trace::TraceError;
 
 /// Why the device half cannot be built.
@@ -65,4 +65,12 @@ pub enum ModelError {
     /// The network's output cannot be decoded.
     #[error(transparent)]
     Head(#[from] HeadError),
+    /// A stream that the model has no room for.
+    #[error("model {model}: {source}")]
+    Stream {
+        /// The model.
+        model: Arc<str>,
+        /// Why, with the streams that it has.
+        source: SubmitError,
+    },
 }

@@ -13,12 +13,16 @@ use serde_json::{Value, json};
 pub use error::ModelError;
 pub use parts::{ModelOptions, ModelParts};
 
-use super::{CallParam, CallParams, CallValue, ModelTrace, PrepareError, Sensor, SensorData, Sweep};
+use super::{
+    CallParam, CallParams, CallValue, FrameKey, HostModel, ModelTrace, PrepareError, Sensor, SensorData,
+    SubmitError, Submitted, Sweep,
+};
 use crate::device::{Backends, Device, DeviceConfig, DeviceHealth, HostSlot, describe};
 use crate::image::{ImageRef, PixelFormat};
 use crate::lidar::Columns;
 use crate::outputs::Detections;
 use crate::tensor::HostTensor;
+use crate::trace::Freshness;
 use parts::{build, positions};
 
 /// How long the parts of a frame took.
@@ -45,17 +49,21 @@ pub struct Outcome {
     pub variant: usize,
     /// Whether all that the sensor saw fits into the network's input; `None` where nothing can be too much.
     pub within_capacity: Option<bool>,
+    /// Whether the stream's states went on or started afresh; `None` for models without states.
+    pub freshness: Option<Freshness>,
 }
 
-/// Where and when plain arrays were taken. Models that look at one frame alone do not ask.
+/// Where and when a frame was taken. Models that look at one frame alone do not ask.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Taken<'a> {
-    /// The stream: models keep earlier sweeps of each.
+    /// The stream: models keep earlier frames, or states, of each.
     pub stream: &'a str,
     /// Sensor stamp in nanoseconds.
     pub stamp_ns: i64,
     /// Rigid transform from the sensor's frame to the world's, row by row; `None` where it is not known.
     pub world_from_sensor: Option<[f64; 16]>,
+    /// The stream starts afresh with this frame.
+    pub reset: bool,
 }
 
 /// A model with its device: the one owner of both, so that a frame takes no lock of the owner's. It is used by one thread
@@ -203,6 +211,35 @@ impl Model {
         frame_id: &str,
         params: impl IntoIterator<Item = (&'p str, CallValue)>,
     ) -> Result<Outcome, ModelError> {
+        let taken = match data {
+            SensorData::Sweep(sweep) => Taken {
+                stream: sweep.stream,
+                stamp_ns: sweep.stamp_ns,
+                world_from_sensor: sweep.world_from_sensor,
+                reset: false,
+            },
+            SensorData::Image(_) => Taken::default(),
+            SensorData::Set(set) => Taken {
+                stream: set.stream,
+                stamp_ns: set.stamp_ns,
+                ..Taken::default()
+            },
+        };
+        self.run_taken(data, &taken, frame_id, params)
+    }
+
+    /// As [`Self::run`] for data that does not say itself where and when it was taken, or in place of what it says: images
+    /// for models that keep states of their stream.
+    ///
+    /// # Errors
+    /// As [`Self::run`]; [`ModelError::Stream`] for a stream that there is no room for.
+    pub fn run_taken<'p>(
+        &mut self,
+        data: &SensorData<'_>,
+        taken: &Taken<'_>,
+        frame_id: &str,
+        params: impl IntoIterator<Item = (&'p str, CallValue)>,
+    ) -> Result<Outcome, ModelError> {
         let closed = self.closed();
         let bench = self.bench.as_mut().ok_or(closed)?;
         let params = CallParams::check(&self.params, params)?;
@@ -212,15 +249,23 @@ impl Model {
         for slot in &mut bench.inputs {
             inputs.push(slot.bytes_mut()?);
         }
-        let frame = host.prepare(data, &mut inputs)?;
+        let frame = host.prepare_taken(data, taken, &mut inputs)?;
         let prepared = Instant::now();
-        if let Err(error) = bench.forward(frame.variant, self.options.deadline) {
-            if matches!(bench.device.health(), DeviceHealth::Lost { .. }) {
-                // The loss is the better report.
-                let _ = self.close();
+        let key = FrameKey {
+            stream: taken.stream,
+            stamp_ns: taken.stamp_ns,
+            reset: taken.reset,
+        };
+        let freshness = match bench.forward(host, frame.variant, &key, self.options.deadline) {
+            Ok(freshness) => freshness,
+            Err(error) => {
+                if matches!(bench.device.health(), DeviceHealth::Lost { .. }) {
+                    // The loss is the better report.
+                    let _ = self.close();
+                }
+                return Err(error);
             }
-            return Err(error);
-        }
+        };
         let forwarded = Instant::now();
         let frame_id: Arc<str> = frame_id.into();
         let detections = host.finish_with(&bench.floats, &frame.placement, &frame_id, &params)?;
@@ -235,7 +280,29 @@ impl Model {
             },
             variant: frame.variant,
             within_capacity: frame.within_capacity,
+            freshness,
         })
+    }
+
+    /// Takes a frame into what the model keeps of its stream, and runs nothing.
+    ///
+    /// # Errors
+    /// [`ModelError::Closed`], [`ModelError::Prepare`], [`ModelError::Slot`].
+    pub fn remember(&mut self, data: &SensorData<'_>) -> Result<(), ModelError> {
+        let closed = self.closed();
+        let bench = self.bench.as_mut().ok_or(closed)?;
+        let mut inputs = Vec::with_capacity(bench.inputs.len());
+        for slot in &mut bench.inputs {
+            inputs.push(slot.bytes_mut()?);
+        }
+        self.parts.host.prepare(data, &mut inputs)?;
+        Ok(())
+    }
+
+    /// The half on the host.
+    #[must_use]
+    pub fn host(&self) -> &Arc<dyn HostModel> {
+        &self.parts.host
     }
 
     /// As [`Self::run`] on plain arrays by name, as [`HostModel::input_schema`](super::HostModel::input_schema) says.
@@ -265,7 +332,7 @@ impl Model {
                 let (rows, columns) = (array.shape()[0], array.shape()[1]);
                 let step = columns.saturating_mul(3);
                 let image = ImageRef::new(array.bytes(), columns, rows, step, PixelFormat::Rgb8)?;
-                self.run(&SensorData::Image(image.into()), frame_id, params)
+                self.run_taken(&SensorData::Image(image.into()), taken, frame_id, params)
             }
             Sensor::Lidar => {
                 let values: &[f32] = bytemuck::cast_slice(array.bytes());
@@ -287,7 +354,7 @@ impl Model {
                     },
                     world_from_sensor: taken.world_from_sensor,
                 };
-                self.run(&SensorData::Sweep(sweep), frame_id, params)
+                self.run_taken(&SensorData::Sweep(sweep), taken, frame_id, params)
             }
             Sensor::Set => Err(ModelError::Prepare(PrepareError::WrongSensor {
                 expected: Sensor::Set,
@@ -364,23 +431,41 @@ impl Model {
 }
 
 impl Bench {
-    /// Runs a variant on the inputs as they are; the output is in [`Self::floats`].
-    fn forward(&mut self, variant: usize, deadline: Duration) -> Result<(), ModelError> {
+    /// Runs a variant on the inputs as they are; the output is in [`Self::floats`]. Whether the stream's states went on.
+    fn forward(
+        &mut self,
+        host: &dyn HostModel,
+        variant: usize,
+        key: &FrameKey<'_>,
+        deadline: Duration,
+    ) -> Result<Option<Freshness>, ModelError> {
         let device = self.device.as_mut();
-        let ran = self.trace.submit(device, variant, &self.inputs);
-        let read = ran.and_then(|(_, pending)| self.trace.read(device, pending, &mut self.output));
-        let done = read.map_err(ModelError::from).and_then(|event| {
-            let until = Instant::now() + deadline;
-            Ok(device.sync_event(event, until)?)
+        let ran = self.trace.submit(device, variant, &self.inputs, key);
+        let ran = ran.map_err(|error| match error {
+            SubmitError::Trace(error) => ModelError::Trace(error),
+            source => ModelError::Stream {
+                model: Arc::clone(host.name()),
+                source,
+            },
         });
-        if let Err(error) = done {
+        let done = ran.and_then(
+            |Submitted {
+                 pending, freshness, ..
+             }| {
+                let event = self.trace.read(device, pending, &mut self.output)?;
+                let until = Instant::now() + deadline;
+                device.sync_event(event, until)?;
+                Ok(freshness)
+            },
+        );
+        if done.is_err() {
             // An upload may be under way though what follows it was refused: the slots come back before the next
             // frame. That this may fail, too, is told by that frame.
             let _ = device.drain(deadline);
-            return Err(error);
+            return done;
         }
         bytemuck::cast_slice_mut(&mut self.floats).copy_from_slice(self.output.bytes()?);
-        Ok(())
+        done
     }
 }
 

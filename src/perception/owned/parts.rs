@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::error::{BuildError, ModelError};
 use crate::device::{Device, HostSlot};
 use crate::perception::centerpoint::LoadedCenterPoint;
+use crate::perception::temporal::{LoadedBevRing, LoadedStreamQueries};
 use crate::perception::{DeviceModel, HostModel, LoadedCamera, ModelTrace};
 use crate::trace::TraceOptions;
 use crate::weights::FoundWeights;
@@ -34,6 +35,26 @@ impl From<LoadedCamera> for ModelParts {
 
 impl From<LoadedCenterPoint> for ModelParts {
     fn from(LoadedCenterPoint { host, device, .. }: LoadedCenterPoint) -> Self {
+        Self {
+            host: Arc::new(host),
+            device: Box::new(device),
+            weights: None,
+        }
+    }
+}
+
+impl From<LoadedBevRing> for ModelParts {
+    fn from(LoadedBevRing { host, device }: LoadedBevRing) -> Self {
+        Self {
+            host: Arc::new(host),
+            device: Box::new(device),
+            weights: None,
+        }
+    }
+}
+
+impl From<LoadedStreamQueries> for ModelParts {
+    fn from(LoadedStreamQueries { host, device }: LoadedStreamQueries) -> Self {
         Self {
             host: Arc::new(host),
             device: Box::new(device),

@@ -3,6 +3,8 @@
 mod camera;
 mod nodes;
 mod sync;
+mod scheduling;
+mod temporal;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,6 +17,7 @@ use super::raw::{RawBf16Sums, RawCenterPoint, RawDevice, RawModel, RawNode, RawP
 use super::ros2::{RawRos2, Ros2Settings};
 use super::settings::{CenterPointSettings, DeviceSettings, Family, ModelSettings, Node, NodeKind, Pipeline};
 use super::source::{Span, source};
+use super::supervision::check_faults;
 use super::tree::{self, Entry};
 use crate::device::{Backends, Bf16Sums, DeviceLayer, Threads};
 
@@ -98,7 +101,7 @@ impl Validator<'_> {
             .collect();
         let mut edges = connected.edges;
         edges.retain(|edge| !inactive.contains(&edge.to));
-        Pipeline {
+        let pipeline = Pipeline {
             file: path.to_owned(),
             ros2: self.ros2(&raw.pipeline, std::mem::take(&mut raw.ros2)),
             name: raw.pipeline,
@@ -106,10 +109,13 @@ impl Validator<'_> {
             models,
             nodes,
             edges,
+            supervision: raw.supervision,
             inactive,
             warnings: std::mem::take(&mut self.warnings),
             missing: std::mem::take(&mut self.missing),
-        }
+        };
+        check_faults(&pipeline.supervision.fault, &pipeline.plan(), tree, self.problems);
+        pipeline
     }
 
     /// The settings of the file and those of `--set`, each with the keys that it really says.
@@ -196,11 +202,13 @@ impl Validator<'_> {
                 (&raw.weights, raw.precision, raw.max_streams, raw.on_full)
             }
             RawModel::CenterPoint(raw) => (&raw.weights, raw.precision, raw.max_streams, raw.on_full),
+            RawModel::BevRing(raw) => return self.seeded(entry, raw, Family::BevRing),
+            RawModel::StreamQueries(raw) => return self.seeded(entry, raw, Family::StreamQueries),
         };
         let params = match raw {
             RawModel::Yolox(raw) => self.yolox_params(entry, raw),
             RawModel::FastestDet(raw) => self.no_params(entry, raw),
-            RawModel::CenterPoint(_) => None,
+            _ => None,
         };
         let params = params.as_ref();
         let model_path = params.and_then(|params| params.model_path.as_deref());
@@ -211,12 +219,28 @@ impl Validator<'_> {
                 Family::FastestDet(self.camera(entry, raw, Preprocess::FastestDetOpencv, params))
             }
             RawModel::CenterPoint(raw) => Family::CenterPoint(self.center_point(entry, raw)),
+            RawModel::BevRing(raw) => Family::BevRing(raw.settings()),
+            RawModel::StreamQueries(raw) => Family::StreamQueries(raw.settings()),
         };
+        let (max_in_flight, batch) = match raw {
+            RawModel::Yolox(raw) | RawModel::FastestDet(raw) => (raw.max_in_flight, &raw.batch),
+            RawModel::CenterPoint(raw) => (raw.max_in_flight, &raw.batch),
+            RawModel::BevRing(raw) | RawModel::StreamQueries(raw) => (raw.max_in_flight, &raw.batch),
+        };
+        self.check_batch(
+            entry,
+            batch.as_ref(),
+            &family,
+            max_in_flight,
+            (max_streams, on_full),
+        );
         ModelSettings {
             weights,
             precision,
             max_streams,
             on_full,
+            max_in_flight,
+            batch: batch.clone(),
             family,
         }
     }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{Made, Validator, option_span, section, value_span};
+use crate::pipeline::foxglove::{FOXGLOVE_ADDRESS, FoxglovePublisherSettings};
 use crate::pipeline::nearest::{alternatives, suggestion};
 use crate::pipeline::problem::Problem;
 use crate::pipeline::raw::{
@@ -51,6 +52,19 @@ impl Validator<'_> {
         if subscribe.is_some() {
             self.check_live(entry, &raw);
         }
+        if self.overrides.deterministic && subscribe.is_some() {
+            self.problems.push(
+                Problem::error(
+                    format!(
+                        "the source `{}` takes live messages, which come in no fixed order",
+                        entry.key
+                    ),
+                    value_span(entry, "subscribe"),
+                    "cannot be deterministic",
+                )
+                .help("record the topics and play the recording with --bag, or leave --deterministic out"),
+            );
+        }
         if let Some(drive) = &simulate {
             self.check_drive(entry, drive);
         }
@@ -66,7 +80,10 @@ impl Validator<'_> {
                 RawTopics::Auto(_) => Topics::Auto,
                 RawTopics::Listed(topics) => Topics::Listed(topics),
             },
-            clock: raw.clock,
+            clock: match self.overrides.deterministic {
+                true => Clock::Deterministic,
+                false => raw.clock,
+            },
             rate: self.overrides.rate.unwrap_or(in_file),
             deadline_ms: raw.deadline_ms,
         }
@@ -183,13 +200,18 @@ impl Validator<'_> {
             prepare_workers: raw.prepare_workers,
             finish_workers: raw.finish_workers,
             pose_wait_ms: raw.pose_wait_ms,
+            on_late: raw.on_late,
         }
     }
 
     fn publisher(&mut self, pipeline: &str, entry: &Entry, raw: RawPublisher) -> PublisherSettings {
         let (own, foreign): (_, &[&str]) = match raw.transport {
-            Transport::Zenoh => ("zenoh", &["topic", "skip_without_subscribers", "debug"]),
-            Transport::Ros2 => ("ros2", &["key", "mode", "connect", "listen"]),
+            Transport::Zenoh => (
+                "zenoh",
+                &["topic", "skip_without_subscribers", "debug", "address"],
+            ),
+            Transport::Ros2 => ("ros2", &["key", "mode", "connect", "listen", "address"]),
+            Transport::Foxglove => ("foxglove", &ZENOH_AND_ROS_KEYS),
         };
         for key in foreign.iter().filter(|key| entry.value.get(key).is_some()) {
             let mut problem = Problem::error(
@@ -198,7 +220,7 @@ impl Validator<'_> {
                 "leave this out",
             )
             .related(value_span(entry, "transport"), "because of this");
-            if ["connect", "listen"].contains(key) {
+            if ["connect", "listen"].contains(key) && own == "ros2" {
                 problem = problem.help("endpoints of the ROS 2 node stand in the section `ros2`");
             }
             self.problems.push(problem);
@@ -210,7 +232,23 @@ impl Validator<'_> {
                 skip_without_subscribers: raw.skip_without_subscribers.unwrap_or(true),
                 debug: raw.debug.unwrap_or(true),
             }),
+            Transport::Foxglove => {
+                PublisherSettings::Foxglove(self.foxglove_publisher(entry, raw.address.as_deref()))
+            }
         }
+    }
+
+    fn foxglove_publisher(&mut self, entry: &Entry, address: Option<&str>) -> FoxglovePublisherSettings {
+        let parsed = address.map_or(Ok(FOXGLOVE_ADDRESS), str::parse);
+        let address = parsed.unwrap_or_else(|_| {
+            self.problems.push(Problem::error(
+                format!("{:?} is no address to listen on", address.unwrap_or_default()),
+                value_span(entry, "address"),
+                "expected ADDRESS:PORT, such as 127.0.0.1:8765",
+            ));
+            FOXGLOVE_ADDRESS
+        });
+        FoxglovePublisherSettings { address }
     }
 
     fn zenoh_publisher(
@@ -349,6 +387,17 @@ impl Validator<'_> {
         );
     }
 }
+
+/// Keys of publishers that Foxglove has nothing to do with.
+const ZENOH_AND_ROS_KEYS: [&str; 7] = [
+    "key",
+    "mode",
+    "connect",
+    "listen",
+    "topic",
+    "skip_without_subscribers",
+    "debug",
+];
 
 /// Whether `text` is `tcp/HOST:PORT`.
 fn is_endpoint(text: &str) -> bool {

@@ -1,10 +1,12 @@
 //! The device owner: the only one that touches the device.
 //!
+//! - [`schedule`]: which of the frames that are ready goes next
 //! - `flights`: frames on the device, from upload to read
 //! - `recovery`: what becomes of them when the device is lost, and how it is opened again
 
 mod flights;
 mod recovery;
+pub mod schedule;
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -16,19 +18,22 @@ use kameo::mailbox::{MailboxReceiver, Signal};
 use kameo::message::{Context, Message as Handler};
 use tokio::sync::{Notify, oneshot};
 
-use self::flights::Flight;
+use self::flights::{Flight, Member};
 use self::recovery::{Outage, Recovery, close_in_time};
+use self::schedule::{LaneRules, Order, Schedule};
 use super::RuntimeError;
 use super::channel::{Receiver, Sender};
+use super::control::Board;
 use super::frame::{Inferred, Prepared, Sample};
 use super::shutdown::Shutdown;
 use super::slots::{PooledSlot, SlotPool};
 use crate::device::{Device, DeviceChoice, OpenedDevice};
 use crate::perception::ModelTrace;
 use crate::pipeline::RestartSettings;
+use crate::telemetry::live::Live;
 use crate::telemetry::{DropReason, Ledger, MonotonicClock, StreamId};
 
-/// Frames between upload and read at a time: one replays while the next one uploads.
+/// Frames, or batches, between upload and read at a time: one replays while the next one uploads.
 pub(crate) const FRAMES_UNDER_WAY: usize = 2;
 
 /// Name in accounts, logs and errors.
@@ -56,22 +61,40 @@ pub(crate) struct OwnerArgs {
     pub open: OpenDevice,
     /// Prepared frames of all detectors.
     pub input: Receiver<Sample<Prepared>>,
-    /// For each detector: where results go, and how many output slots there are.
-    pub outputs: Vec<(Sender<Sample<Inferred>>, usize)>,
+    /// The detectors.
+    pub lanes: Vec<LaneArgs>,
+    /// What decides which frame goes next.
+    pub order: Order,
     /// Told once the device is open: the input pools of each detector.
     pub ready: oneshot::Sender<Result<OwnerReady, RuntimeError>>,
-    /// Input slots of each detector.
-    pub input_slots: usize,
     /// Longest time that a frame may spend on the device before the device counts as hung.
     pub frame_deadline: Duration,
     /// How often a lost device is opened again.
     pub restart: RestartSettings,
     /// Accounts.
     pub ledger: Arc<Ledger>,
+    /// Told what the device's queues do.
+    pub live: Live,
     /// Clock of the run.
     pub clock: MonotonicClock,
     /// End of the run.
     pub shutdown: Shutdown,
+    /// Told of losses.
+    pub board: Arc<Board>,
+}
+
+/// One detector.
+pub(crate) struct LaneArgs {
+    /// Where results go.
+    pub results: Sender<Sample<Inferred>>,
+    /// Output slots, no more than there are places for results.
+    pub output_slots: usize,
+    /// Slots of each input: every frame that is ready holds one of each, so no more are ever ready.
+    pub input_slots: usize,
+    /// Longest time that a frame waits for others of its batch.
+    pub batch_timeout: Duration,
+    /// Whether frames are dropped whose deadline passes before they are on the device.
+    pub drop_late: bool,
 }
 
 /// What the owner tells when it is ready.
@@ -120,9 +143,15 @@ pub(crate) struct DeviceOwner {
     recovery: Recovery,
     lanes: Vec<Lane>,
     input: Receiver<Sample<Prepared>>,
-    /// Taken from the channel, but its detector has no output slot free yet, or there is no device.
-    held: Option<Sample<Prepared>>,
+    /// Taken from the channel, not on the device yet.
+    ready: Schedule<Sample<Prepared>>,
+    /// What goes to the device next; empty in between.
+    chosen: Vec<Sample<Prepared>>,
     flights: VecDeque<Flight>,
+    /// Memory of flights that ended.
+    spare: Vec<Vec<Member>>,
+    /// Frames that were in a replay with others.
+    frames_together: u64,
     /// Slots of frames that ended on the way. They go back to their pools once the device has let go of them.
     returning: Vec<PooledSlot>,
     /// Streams that had a result from the device as it is open now.
@@ -130,11 +159,14 @@ pub(crate) struct DeviceOwner {
     /// End of the last replay; the next one started no earlier.
     last_replay_ns: u64,
     exhausted: bool,
-    completed: Arc<Notify>,
+    /// The device got on, or a result's slot came back.
+    woken: Arc<Notify>,
     frame_deadline: Duration,
     ledger: Arc<Ledger>,
+    live: Live,
     clock: MonotonicClock,
     shutdown: Shutdown,
+    board: Arc<Board>,
 }
 
 /// Asks the owner what it runs; answered as JSON text.
@@ -167,32 +199,24 @@ impl kameo::Actor for DeviceOwner {
     ) -> Result<Option<Signal<Self>>, RuntimeError> {
         loop {
             self.advance();
-            if self.exhausted && self.flights.is_empty() && self.held.is_none() {
+            self.fill();
+            if self.exhausted && self.flights.is_empty() && self.ready.is_empty() {
                 return Ok(Some(Signal::Stop));
             }
-            let wants_frames = self.held.is_none() && !self.exhausted;
+            let wants_frames = !self.exhausted && !self.ready.is_full();
             match &self.state {
-                State::Up(bench) => {
-                    let room = self.flights.len() < bench.depth;
-                    let slots = self
-                        .held
-                        .as_ref()
-                        .map(|held| self.lanes[held.payload.detector].output_slots.clone());
-                    let overdue = self.overdue();
+                State::Up(_) => {
+                    let (overdue, batch_due) = (self.overdue(), self.batch_due());
                     tokio::select! {
                         biased;
                         signal = mailbox.recv() => return Ok(signal),
-                        () = self.completed.notified() => {}
-                        slot = take_slot(slots.as_ref()), if room && slots.is_some() => {
-                            if let (Some(sample), Some(slot)) = (self.held.take(), slot) {
-                                self.submit(sample, slot);
-                            }
-                        }
-                        sample = self.input.recv(), if room && wants_frames => match sample {
+                        () = self.woken.notified() => {}
+                        sample = self.input.recv(), if wants_frames => match sample {
                             Some(sample) => self.take_up(sample),
                             None => self.exhausted = true,
                         },
                         () = tokio::time::sleep(SLOT_POLL), if !self.returning.is_empty() => {}
+                        () = sleep_until(batch_due), if batch_due.is_some() => {}
                         () = sleep_until(overdue), if overdue.is_some() => {}
                     }
                 }
@@ -202,9 +226,8 @@ impl kameo::Actor for DeviceOwner {
                         biased;
                         signal = mailbox.recv() => return Ok(signal),
                         () = self.shutdown.draining() => self.stand_down(),
-                        // Only to see whether there is anything to open the device for.
                         sample = self.input.recv(), if wants_frames => match sample {
-                            Some(sample) => self.held = Some(sample),
+                            Some(sample) => self.take_up(sample),
                             None => self.exhausted = true,
                         },
                         () = sleep_until(Some(reopen_at)) => self.reopen(),
@@ -227,15 +250,18 @@ impl kameo::Actor for DeviceOwner {
         _: WeakActorRef<Self>,
         _: kameo::error::ActorStopReason,
     ) -> Result<(), RuntimeError> {
+        if self.frames_together > 0 {
+            tracing::info!(
+                frames_together = self.frames_together,
+                "frames that shared a replay"
+            );
+        }
         // Empty after a normal end; whatever else stopped this actor, no frame goes unaccounted.
         for flight in std::mem::take(&mut self.flights) {
             self.abandon(flight, DropReason::ShuttingDown);
         }
-        let held = self.held.take();
-        for sample in held
-            .into_iter()
-            .chain(std::iter::from_fn(|| self.input.try_recv()))
-        {
+        let ready = std::iter::from_fn(|| self.ready.take_any());
+        for sample in ready.chain(std::iter::from_fn(|| self.input.try_recv())) {
             self.ledger
                 .frame_dropped(sample.meta.id, NAME, DropReason::ShuttingDown);
         }
@@ -281,14 +307,16 @@ impl DeviceOwner {
         let OwnerArgs {
             mut open,
             input,
-            outputs,
+            lanes,
+            order,
             ready,
-            input_slots,
             frame_deadline,
             restart,
             ledger,
+            live,
             clock,
             shutdown,
+            board,
         } = args;
         let mut recovery = Recovery::new(restart);
         let opened = recovery.open_first(&mut open, &ledger, &shutdown).await;
@@ -296,7 +324,13 @@ impl DeviceOwner {
             Ok(opened) => opened,
             Err(error) => return Err((error, ready)),
         };
-        let (lanes, input_pools) = match pools(opened.device.as_mut(), &traces, outputs, input_slots) {
+        let rules: Vec<LaneRules> = lanes
+            .iter()
+            .zip(&traces)
+            .map(|(lane, trace)| lane.rules(trace))
+            .collect();
+        let woken = Arc::new(Notify::new());
+        let (lanes, input_pools) = match pools(opened.device.as_mut(), &traces, lanes, &woken) {
             Ok(pools) => pools,
             Err(error) => return Err((error, ready)),
         };
@@ -311,17 +345,22 @@ impl DeviceOwner {
             recovery,
             lanes,
             input,
-            held: None,
+            ready: Schedule::new(order, &rules),
+            chosen: Vec::new(),
             flights: VecDeque::with_capacity(FRAMES_UNDER_WAY),
+            spare: Vec::new(),
+            frames_together: 0,
             returning: Vec::new(),
             known: HashSet::new(),
             last_replay_ns: 0,
             exhausted: false,
-            completed: Arc::new(Notify::new()),
+            woken,
             frame_deadline,
             ledger,
+            live,
             clock,
             shutdown,
+            board,
         };
         owner.put_up(opened, traces);
         Ok((owner, ready, told))
@@ -330,7 +369,7 @@ impl DeviceOwner {
     /// Takes a device into use.
     fn put_up(&mut self, opened: OpenedDevice, traces: Vec<ModelTrace>) {
         let OpenedDevice { mut device, choice } = opened;
-        let hook = Arc::clone(&self.completed);
+        let hook = Arc::clone(&self.woken);
         device.set_completion_hook(Arc::new(move || hook.notify_one()));
         let depth = if device.caps().queues == 1 {
             1
@@ -352,12 +391,23 @@ impl DeviceOwner {
     }
 }
 
+impl LaneArgs {
+    fn rules(&self, trace: &ModelTrace) -> LaneRules {
+        LaneRules {
+            places: self.input_slots,
+            largest_batch: trace.largest_batch(),
+            timeout_ns: u64::try_from(self.batch_timeout.as_nanos()).unwrap_or(u64::MAX),
+            drop_late: self.drop_late,
+        }
+    }
+}
+
 /// Output slots with each lane, and pools of input slots for each.
 fn pools(
     device: &mut dyn Device,
     traces: &[ModelTrace],
-    outputs: Vec<(Sender<Sample<Inferred>>, usize)>,
-    input_slots: usize,
+    args: Vec<LaneArgs>,
+    woken: &Arc<Notify>,
 ) -> Result<(Vec<Lane>, Vec<Vec<SlotPool>>), RuntimeError> {
     let mut pool = |count: usize, bytes: usize| -> Result<SlotPool, RuntimeError> {
         let slots: Result<Vec<_>, _> = (0..count).map(|_| device.host_slot(bytes)).collect();
@@ -367,13 +417,13 @@ fn pools(
     };
     let mut lanes = Vec::with_capacity(traces.len());
     let mut input_pools = Vec::with_capacity(traces.len());
-    for (trace, (results, output_slots)) in traces.iter().zip(outputs) {
+    for (trace, args) in traces.iter().zip(args) {
         let specs = trace.input_specs().iter();
-        let inputs: Result<_, _> = specs.map(|spec| pool(input_slots, spec.bytes())).collect();
+        let inputs: Result<_, _> = specs.map(|spec| pool(args.input_slots, spec.bytes())).collect();
         input_pools.push(inputs?);
         lanes.push(Lane {
-            results,
-            output_slots: pool(output_slots, trace.output_bytes())?,
+            results: args.results,
+            output_slots: pool(args.output_slots, trace.output_bytes())?.waking(Arc::clone(woken)),
         });
     }
     Ok((lanes, input_pools))
@@ -390,15 +440,8 @@ impl fmt::Debug for DeviceOwner {
 impl fmt::Debug for OwnerArgs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OwnerArgs")
-            .field("detectors", &self.outputs.len())
+            .field("detectors", &self.lanes.len())
             .finish_non_exhaustive()
-    }
-}
-
-async fn take_slot(pool: Option<&SlotPool>) -> Option<PooledSlot> {
-    match pool {
-        Some(pool) => pool.take().await,
-        None => None,
     }
 }
 

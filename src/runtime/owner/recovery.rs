@@ -10,6 +10,7 @@ use crate::device::{Device, OpenedDevice};
 use crate::perception::ModelTrace;
 use crate::pipeline::RestartSettings;
 use crate::runtime::RuntimeError;
+use crate::runtime::health::{Reason, ReasonKind};
 use crate::runtime::shutdown::Shutdown;
 use crate::telemetry::{DropReason, Ledger};
 
@@ -155,6 +156,7 @@ impl DeviceOwner {
         let since = Instant::now();
         let flights = std::mem::take(&mut self.flights);
         tracing::warn!(cause, frames = flights.len(), "the device is lost");
+        self.board.raise(Reason::DeviceDown { cause: cause.clone() });
         for flight in flights {
             self.abandon(flight, DropReason::DeviceError);
         }
@@ -191,6 +193,7 @@ impl DeviceOwner {
             Ok((opened, traces)) => {
                 came_back(&opened, outage.since, &self.ledger);
                 self.put_up(opened, traces);
+                self.board.clear(ReasonKind::DeviceDown, "device");
             }
             Err(OpenFailure { reason, .. }) => {
                 tracing::warn!(reason, "the device cannot be opened again yet");
@@ -208,9 +211,7 @@ impl DeviceOwner {
     /// There will be no device any more: what waits for one is dropped, and so is what still comes.
     pub(super) fn stand_down(&mut self) {
         self.state = State::Gone;
-        if let Some(sample) = self.held.take() {
-            self.turn_away(&sample);
-        }
+        self.turn_all_away();
     }
 }
 
@@ -242,7 +243,9 @@ mod tests {
     };
     use crate::pipeline::OnFull;
     use crate::runtime::channel;
+    use crate::runtime::owner::schedule::{Order, Schedule};
     use crate::runtime::slots::SlotPool;
+    use crate::telemetry::live::Live;
     use crate::telemetry::{MonotonicClock, Streams};
     use crate::tensor::{DType, TensorSpec};
 
@@ -254,17 +257,22 @@ mod tests {
             recovery: recovery(1),
             lanes: Vec::new(),
             input: channel::bounded(1, OnFull::Block).1,
-            held: None,
+            ready: Schedule::new(Order::Deadline, &[]),
+            chosen: Vec::new(),
             flights: VecDeque::new(),
+            spare: Vec::new(),
+            frames_together: 0,
             returning: Vec::new(),
             known: HashSet::new(),
             last_replay_ns: 0,
             exhausted: false,
-            completed: Arc::new(Notify::new()),
+            woken: Arc::new(Notify::new()),
             frame_deadline: Duration::from_secs(30),
             ledger: Arc::new(Ledger::new(Streams::default())),
+            live: Live::default(),
             clock: MonotonicClock::start(),
             shutdown: Shutdown::default(),
+            board: Arc::default(),
         };
         let choice = DeviceChoice {
             requested: BackendKind::CPU,

@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 
 use super::RosGraph;
 use crate::io::messages::{COMPRESSED_IMAGE_TYPE, IMAGE_TYPE, POINT_CLOUD_TYPE, TF_TYPE};
-use crate::io::ros::{OnMessage, Qos, Received};
+use crate::io::ros::{OnMessage, Qos, Received, RosSubscription};
 use crate::perception::Sensor;
 use crate::runtime::frame::Message;
 use crate::runtime::poses::{TF_STATIC_TOPIC, TF_TOPIC};
-use crate::runtime::source::{Feed, Playback};
+use crate::runtime::source::{Feed, Playback, TopicDesk};
+use crate::runtime::topics::PlayedTopic;
 use crate::telemetry::DropReason;
 
 /// Longest wait between two looks at whether the run is over.
@@ -39,10 +40,78 @@ pub(crate) fn type_of(sensor: Sensor, topic: &str) -> &'static str {
 pub(crate) struct LiveFeed {
     /// The node that subscribes.
     pub graph: Arc<RosGraph>,
-    /// Topics of sensors, by their names in the graph, and the types of their messages.
-    pub topics: Vec<(Arc<str>, &'static str)>,
+    /// Topics of sensors.
+    pub desk: Arc<LiveDesk>,
     /// Whether transforms are asked for.
     pub transforms: bool,
+}
+
+/// Which topics of sensors are subscribed to.
+#[derive(Debug)]
+pub(crate) struct LiveDesk {
+    graph: Arc<RosGraph>,
+    sensor: Sensor,
+    topics: Mutex<Vec<LiveTopic>>,
+}
+
+/// A topic by its name in the graph, and the type of its messages. Its place in the inbox is its place in the list.
+#[derive(Debug, Clone)]
+struct LiveTopic {
+    name: Arc<str>,
+    type_name: &'static str,
+    wanted: bool,
+}
+
+impl LiveDesk {
+    /// These topics of a sensor.
+    pub(crate) fn new(
+        graph: &Arc<RosGraph>,
+        sensor: Sensor,
+        topics: &[(Arc<str>, &'static str)],
+    ) -> Arc<Self> {
+        let topics = topics.iter().map(|(name, type_name)| LiveTopic {
+            name: Arc::clone(name),
+            type_name,
+            wanted: true,
+        });
+        Arc::new(Self {
+            graph: Arc::clone(graph),
+            sensor,
+            topics: Mutex::new(topics.collect()),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<LiveTopic>> {
+        self.topics.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TopicDesk for LiveDesk {
+    fn find(&self, topic: &str, sensors: &[Sensor]) -> Result<PlayedTopic, String> {
+        if !sensors.contains(&self.sensor) {
+            return Err(format!("no detector behind it takes {}", self.sensor));
+        }
+        let name = self.graph.topic(topic).map_err(|error| error.to_string())?;
+        Ok(PlayedTopic::new(&name, self.sensor))
+    }
+
+    fn add(&self, topic: PlayedTopic) {
+        let mut topics = self.lock();
+        match topics.iter_mut().find(|known| known.name == topic.name) {
+            Some(known) => known.wanted = true,
+            None => topics.push(LiveTopic {
+                type_name: type_of(topic.sensor, &topic.name),
+                name: topic.name,
+                wanted: true,
+            }),
+        }
+    }
+
+    fn remove(&self, topic: &str) {
+        for known in self.lock().iter_mut().filter(|known| *known.name == *topic) {
+            known.wanted = false;
+        }
+    }
 }
 
 /// A message with the moment at which it came.
@@ -98,6 +167,9 @@ impl Inbox {
     fn put(&self, place: usize, received: Received) {
         let arrived = Instant::now();
         let mut waiting = self.lock();
+        if waiting.places.len() <= place {
+            waiting.places.resize_with(place + 1, Place::default);
+        }
         if let Some(place) = waiting.places.get_mut(place) {
             place.missed = place.missed.saturating_add(received.missed_before);
             let displaced = place.newest.replace((received, arrived));
@@ -168,32 +240,51 @@ impl Waiting {
     }
 }
 
+/// Subscriptions to the topics of sensors, by their places in the inbox.
+type Subscriptions = Vec<Option<Box<dyn RosSubscription>>>;
+
 impl LiveFeed {
-    fn subscribe(&self, inbox: &Arc<Inbox>) -> Result<Vec<Box<dyn std::any::Any>>, String> {
-        let mut subscriptions: Vec<Box<dyn std::any::Any>> = Vec::new();
-        for (place, (topic, type_name)) in self.topics.iter().enumerate() {
-            let inbox = Arc::clone(inbox);
-            let on_message: OnMessage = Box::new(move |received| inbox.put(place, received));
-            let made = self
-                .graph
-                .subscribe(topic, type_name, Qos::sensor_data(1), on_message);
-            subscriptions.push(Box::new(made.map_err(|error| error.to_string())?));
-        }
+    /// Subscribes to transforms, where they are asked for.
+    fn subscribe_to_transforms(&self, inbox: &Arc<Inbox>) -> Result<Subscriptions, String> {
         let transforms = [
             (TF_TOPIC, Qos::reliable(100)),
             (TF_STATIC_TOPIC, Qos::latched(STATIC_TRANSFORMS)),
         ];
-        for (name, qos) in transforms.into_iter().filter(|_| self.transforms) {
+        let wanted = transforms.into_iter().filter(|_| self.transforms);
+        let subscribed = wanted.map(|(name, qos)| {
             let (inbox, topic) = (Arc::clone(inbox), Arc::from(name));
             let on_message: OnMessage = Box::new(move |received| inbox.put_transforms(&topic, received));
             let made = self.graph.subscribe(name, TF_TYPE, qos, on_message);
-            subscriptions.push(Box::new(made.map_err(|error| error.to_string())?));
+            made.map(Some).map_err(|error| error.to_string())
+        });
+        subscribed.collect()
+    }
+
+    /// Subscribes to what is wanted and is not subscribed to, and leaves what is wanted no more.
+    fn follow(
+        &self,
+        topics: &[LiveTopic],
+        inbox: &Arc<Inbox>,
+        subscriptions: &mut Subscriptions,
+    ) -> Result<(), String> {
+        subscriptions.resize_with(topics.len(), || None);
+        for (place, (topic, subscription)) in topics.iter().zip(subscriptions).enumerate() {
+            if !topic.wanted {
+                *subscription = None;
+            } else if subscription.is_none() {
+                let inbox = Arc::clone(inbox);
+                let on_message: OnMessage = Box::new(move |received| inbox.put(place, received));
+                let made =
+                    self.graph
+                        .subscribe(&topic.name, topic.type_name, Qos::sensor_data(1), on_message);
+                *subscription = Some(made.map_err(|error| error.to_string())?);
+            }
         }
-        Ok(subscriptions)
+        Ok(())
     }
 
     /// Hands over what was taken out of the inbox; `false` if nobody takes it any more.
-    fn hand_over(&self, stage: &Playback, taken: Taken) -> bool {
+    fn hand_over(&self, stage: &Playback, topics: &[LiveTopic], taken: Taken) -> bool {
         let message = |topic: &Arc<str>, type_name: &str, (received, arrived): Arrival| {
             let message = Message {
                 topic: Arc::clone(topic),
@@ -216,7 +307,14 @@ impl LiveFeed {
                 stage.hand_over_live(message, arrived)
             }
             Taken::Sensor { place, content } => {
-                let (topic, type_name) = &self.topics[place];
+                let Some(LiveTopic {
+                    name: topic,
+                    type_name,
+                    ..
+                }) = topics.get(place)
+                else {
+                    return true;
+                };
                 stage.lost(topic, content.missed, DropReason::NotDelivered)
                     && stage.lost(topic, content.displaced, DropReason::ChannelFullOldest)
                     && content.newest.is_none_or(|arrival| {
@@ -229,15 +327,20 @@ impl LiveFeed {
 }
 
 impl Feed for LiveFeed {
-    fn play(self: Box<Self>, stage: &Playback) {
-        let inbox = Arc::new(Inbox::new(self.topics.len()));
-        let _subscriptions = match self.subscribe(&inbox) {
-            Ok(subscriptions) => subscriptions,
+    fn play(&mut self, stage: &Playback) {
+        let inbox = Arc::new(Inbox::new(0));
+        let mut subscriptions = Subscriptions::new();
+        let _transforms = match self.subscribe_to_transforms(&inbox) {
+            Ok(transforms) => transforms,
             Err(reason) => return stage.damaged(reason),
         };
         while !stage.is_over() {
+            let topics = self.desk.lock().clone();
+            if let Err(reason) = self.follow(&topics, &inbox, &mut subscriptions) {
+                return stage.damaged(reason);
+            }
             if let Some(taken) = inbox.take()
-                && !self.hand_over(stage, taken)
+                && !self.hand_over(stage, &topics, taken)
             {
                 return;
             }

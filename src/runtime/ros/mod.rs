@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub(crate) use audience::Audience;
-pub(crate) use feed::{LiveFeed, type_of};
+pub(crate) use feed::{LiveDesk, LiveFeed, type_of};
 pub(crate) use sink::{RosSink, RosSinkParts};
 
 use super::RuntimeError;

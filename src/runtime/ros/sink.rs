@@ -240,6 +240,11 @@ impl Sink for RosSink {
         published
     }
 
+    // Publishers have nothing of their own that could be broken: the node holds the connection.
+    async fn recover(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
     async fn finish(self) -> Result<(), String> {
         Ok(())
     }

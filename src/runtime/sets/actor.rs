@@ -1,5 +1,6 @@
 //! The actor that puts sets together.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +15,9 @@ use crate::runtime::channel::{Receiver, Sender};
 use crate::runtime::frame::{FrameMeta, Message, Part, SET_TYPE, Sample};
 use crate::runtime::ros::Audience;
 use crate::runtime::shutdown::Shutdown;
-use crate::telemetry::{DropReason, Ledger, MonotonicClock, Stage, StreamId};
+use crate::runtime::supervision::{ActorWatch, Supervised};
+use crate::runtime::turns::{Turn, Turns};
+use crate::telemetry::{DropReason, FrameId, Ledger, MonotonicClock, Stage, StreamId};
 
 /// One receiver of sets, or of the clouds made of them.
 #[derive(Debug)]
@@ -32,9 +35,18 @@ pub(super) struct SetOutlet {
 }
 
 impl SetOutlet {
-    /// Opens a frame's account for this receiver, and sends it.
-    pub(super) async fn send(&self, ledger: &Ledger, meta: &FrameMeta, message: &Arc<Message>) {
+    /// Opens a frame's account for this receiver, and sends it. `turn` is its place in the order of the run.
+    pub(super) async fn send(
+        &self,
+        ledger: &Ledger,
+        (turns, turn): (Option<&Arc<Turns>>, Turn),
+        meta: &FrameMeta,
+        message: &Arc<Message>,
+    ) {
         let id = ledger.frame_in(self.stream);
+        if let Some(turns) = turns {
+            turns.begin(id, turn);
+        }
         if self.rejected {
             return ledger.frame_dropped(id, &self.node, DropReason::StreamRejected);
         }
@@ -43,7 +55,11 @@ impl SetOutlet {
             return ledger.frame_dropped(id, &self.node, DropReason::NoSubscriber);
         }
         let sample = Sample {
-            meta: FrameMeta { id, ..meta.clone() },
+            meta: FrameMeta {
+                id,
+                turn,
+                ..meta.clone()
+            },
             message: Arc::clone(message),
             payload: (),
         };
@@ -76,6 +92,15 @@ pub(super) struct Synchroniser {
     pub(super) pace: Option<f64>,
     /// Time of the last message on the clock of arrival, and when it came.
     pub(super) last: Option<(i64, Instant)>,
+    /// The order of a deterministic run.
+    pub(super) turns: Option<Arc<Turns>>,
+    /// Turn of the newest message, and how many sets were made since it came.
+    pub(super) turn: (Turn, usize),
+    pub(super) watch: ActorWatch,
+    /// The frame that is being taken up.
+    pub(super) held: Option<FrameId>,
+    /// What is still to be done.
+    pub(super) outcomes: VecDeque<Outcome<Item>>,
     pub(super) exhausted: bool,
     pub(super) counts: SetCounters,
 }
@@ -129,7 +154,8 @@ impl kameo::Actor for Synchroniser {
                         let mut outcomes = Vec::new();
                         self.matcher.flush(&mut outcomes);
                         self.exhausted = true;
-                        self.settle(outcomes).await;
+                        self.outcomes.extend(outcomes);
+                        self.settle().await;
                     }
                 },
                 () = expires, if expiry.is_some() => self.expire().await,
@@ -151,7 +177,8 @@ impl Synchroniser {
         if let Some(expiry_ns) = self.matcher.next_expiry_ns() {
             self.matcher.expire(expiry_ns, &mut outcomes);
         }
-        self.settle(outcomes).await;
+        self.outcomes.extend(outcomes);
+        self.settle().await;
     }
 
     async fn take(&mut self, sample: Sample<()>) {
@@ -165,18 +192,29 @@ impl Synchroniser {
             self.drop_item(&sample, DropReason::Unmatched);
             return;
         };
+        let id = sample.meta.id;
+        self.held = Some(id);
+        self.watch.actor_meets_frame().await;
+        self.held = None;
+        self.turn = (sample.meta.turn, 0);
         let stamp_ns = sample.meta.stamp_ns;
         let arrival_ns = i64::try_from(sample.message.log_time_ns).unwrap_or(i64::MAX);
         self.last = Some((arrival_ns, Instant::now()));
         let mut outcomes = Vec::new();
         self.matcher
             .push(member, stamp_ns, arrival_ns, Arc::new(sample), &mut outcomes);
-        self.settle(outcomes).await;
+        self.outcomes.extend(outcomes);
+        self.settle().await;
+        // What is made of it has turns of its own; that it waits for others must not hold the run up.
+        if let Some(turns) = &self.turns {
+            turns.settle(id);
+        }
+        self.watch.pulse().frame_done();
     }
 
     /// Does what comes of messages and of time.
-    async fn settle(&mut self, outcomes: Vec<Outcome<Item>>) {
-        for outcome in outcomes {
+    async fn settle(&mut self) {
+        while let Some(outcome) = self.outcomes.pop_front() {
             match outcome {
                 Outcome::Set(set) if self.shutdown.is_aborting() => {
                     for placed in set.members.into_iter().flatten().filter(|placed| placed.first) {
@@ -281,6 +319,7 @@ impl Synchroniser {
                         stamp_ns: placed.stamp_ns,
                         frame_id: Arc::clone(&placed.item.meta.frame_id),
                         message: Some(Arc::clone(&placed.item.message)),
+                        world_from_sensor: placed.item.meta.world_from_sensor,
                     },
                     None => {
                         missing.increment(1);
@@ -289,6 +328,7 @@ impl Synchroniser {
                             stamp_ns,
                             frame_id: Arc::clone(&nobody),
                             message: None,
+                            world_from_sensor: None,
                         }
                     }
                 })
@@ -299,8 +339,43 @@ impl Synchroniser {
             let missing: Vec<&str> = message.missing().map(|topic| &**topic).collect();
             tracing::debug!(actor = %self.name, stamp_ns, missing = missing.join(", "), "partial set");
         }
-        for outlet in &self.outlets {
-            outlet.send(&self.ledger, &meta, &message).await;
+        let (turn, sets) = self.turn;
+        self.turn.1 += 1;
+        for (position, outlet) in self.outlets.iter().enumerate() {
+            let place = (self.turns.as_ref(), turn.made(0, sets).made(1, position));
+            outlet.send(&self.ledger, place, &meta, &message).await;
+        }
+    }
+}
+
+impl Supervised for Synchroniser {
+    async fn mend(&mut self) {
+        if let Some(id) = self.held.take() {
+            self.ledger.frame_abandoned(id, &self.name, DropReason::Panicked);
+        }
+    }
+
+    async fn give_up(mut self) {
+        let mut outcomes = Vec::new();
+        self.matcher.flush(&mut outcomes);
+        for outcome in self.outcomes.drain(..).chain(outcomes) {
+            match outcome {
+                Outcome::Set(set) => {
+                    let first = set.members.into_iter().flatten().filter(|placed| placed.first);
+                    for placed in first {
+                        self.ledger
+                            .frame_dropped(placed.item.meta.id, &self.name, DropReason::ShuttingDown);
+                    }
+                }
+                Outcome::Unused { item, .. } => {
+                    self.ledger
+                        .frame_dropped(item.meta.id, &self.name, DropReason::ShuttingDown);
+                }
+                _ => {}
+            }
+        }
+        while let Some(sample) = self.input.recv().await {
+            self.drop_item(&sample, DropReason::ShuttingDown);
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::pipeline::ConcatSettings;
 use crate::runtime::frame::{Message, Part, Sample};
 use crate::runtime::poses::Poses;
 use crate::runtime::stage::StageLogic;
+use crate::runtime::turns::Turns;
 use crate::telemetry::{DropReason, Ledger, MonotonicClock, Stage};
 
 /// The stage of one node.
@@ -29,6 +30,8 @@ pub(super) struct Concat {
     pub(super) outlets: Vec<SetOutlet>,
     pub(super) ledger: Arc<Ledger>,
     pub(super) clock: MonotonicClock,
+    /// The order of a deterministic run.
+    pub(super) turns: Option<Arc<Turns>>,
     /// Memory of clouds, to be used again.
     pub(super) clouds: Mutex<Vec<PointCloud>>,
     /// Sensors and kinds of trouble that were explained once.
@@ -83,8 +86,14 @@ impl StageLogic for Concat {
 
     async fn emit(&self, sample: Sample<()>) {
         self.ledger.frame_out(sample.meta.id);
-        for outlet in &self.outlets {
-            outlet.send(&self.ledger, &sample.meta, &sample.message).await;
+        for (position, outlet) in self.outlets.iter().enumerate() {
+            let place = (self.turns.as_ref(), sample.meta.turn.made(2, position));
+            outlet
+                .send(&self.ledger, place, &sample.meta, &sample.message)
+                .await;
+        }
+        if let Some(turns) = &self.turns {
+            turns.settle(sample.meta.id);
         }
     }
 }

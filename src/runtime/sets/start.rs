@@ -1,29 +1,28 @@
 //! The nodes that make sets and clouds, as actors.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use futures_util::stream::FuturesUnordered;
-use kameo::actor::Spawn;
 
 use super::actor::{SetCounters, SetOutlet, Synchroniser};
 use super::concat::Concat;
 use super::matcher::{MatchSettings, Matcher};
 use crate::perception::Sensor;
-use crate::pipeline::{
-    MatchRule, MemberSensor, NodeKind, OnStreamsFull, Pipeline, Rate, SyncMember, SyncSettings,
-};
+use crate::pipeline::{MatchRule, MemberSensor, NodeKind, Pipeline, Rate, SyncMember, SyncSettings};
 use crate::runtime::RuntimeError;
 use crate::runtime::channel::Sender;
-use crate::runtime::detectors::StartedDetectors;
-use crate::runtime::ending::{Ending, ending};
+use crate::runtime::detectors::{StartedDetectors, start_stage};
+use crate::runtime::ending::Ending;
 use crate::runtime::frame::Sample;
 use crate::runtime::inputs::OpenSource;
 use crate::runtime::outlets::Audiences;
 use crate::runtime::ros;
 use crate::runtime::run::Shared;
 use crate::runtime::stage::Stage;
+use crate::runtime::supervision::{RunsIn, WhenGivenUp, supervise};
 use crate::runtime::topics::PlayedTopic;
+use crate::runtime::turns::Turn;
 
 /// The members that a source plays for the nodes behind it, each topic once, with names as the ROS 2 node has them.
 ///
@@ -126,8 +125,6 @@ pub(in crate::runtime) struct SetOutlets {
 pub(in crate::runtime) struct StartedSets {
     /// Where sources send.
     pub(in crate::runtime) outlets: Vec<SetOutlets>,
-    /// Streams of each detector that have a place already, by the name of its node.
-    pub(in crate::runtime) placed: HashMap<String, usize>,
 }
 
 /// Starts the nodes between sources and detectors.
@@ -167,11 +164,11 @@ pub(in crate::runtime) fn start_sets(
                 detectors,
                 audiences,
                 shared,
-                placed: &mut started.placed,
             }
             .of(&node.name, &settings.stream, &mut HashMap::new()),
             ledger: Arc::clone(&shared.ledger),
             clock: shared.clock,
+            turns: shared.turns.clone(),
             clouds: Mutex::new(Vec::new()),
             explained: Mutex::new(HashSet::new()),
         };
@@ -182,7 +179,7 @@ pub(in crate::runtime) fn start_sets(
             Arc::clone(&shared.ledger),
             shared.shutdown.clone(),
         );
-        endings.push(ending(node.name.clone(), Stage::spawn(stage)));
+        endings.push(start_stage(&node.name, stage, shared));
     }
     for (name, settings) in syncs(pipeline) {
         let members = resolved(pipeline, settings)?;
@@ -193,6 +190,7 @@ pub(in crate::runtime) fn start_sets(
             .collect();
         let (inlets, input) = shared.channel_into::<Sample<()>>(name);
         let node: Arc<str> = name.into();
+        let watch = shared.watch(name);
         let synchroniser = Synchroniser {
             counts: SetCounters::new(&node, &topics),
             name: node,
@@ -209,7 +207,6 @@ pub(in crate::runtime) fn start_sets(
                 detectors,
                 audiences,
                 shared,
-                placed: &mut started.placed,
             }
             .of(name, &settings.stream, &mut concat_inlets),
             ledger: Arc::clone(&shared.ledger),
@@ -217,9 +214,20 @@ pub(in crate::runtime) fn start_sets(
             shutdown: shared.shutdown.clone(),
             pace: pace(pipeline, name, sources, shared.lossless),
             last: None,
+            turns: shared.turns.clone(),
+            turn: (Turn::default(), 0),
+            watch: watch.clone(),
+            held: None,
+            outcomes: VecDeque::new(),
             exhausted: false,
         };
-        endings.push(ending(name.to_owned(), Synchroniser::spawn(synchroniser)));
+        endings.push(supervise(
+            &watch,
+            synchroniser,
+            RunsIn::Task,
+            WhenGivenUp::End,
+            shared,
+        ));
         started.outlets.push(SetOutlets {
             node: name.to_owned(),
             topics,
@@ -315,7 +323,6 @@ struct Outlets<'a> {
     detectors: &'a mut StartedDetectors,
     audiences: &'a Audiences,
     shared: &'a Shared,
-    placed: &'a mut HashMap<String, usize>,
 }
 
 impl Outlets<'_> {
@@ -335,17 +342,19 @@ impl Outlets<'_> {
         let mut outlets = Vec::new();
         for node in &fed {
             let key = (from.to_owned(), node.name.clone());
+            // As long as is needed to tell streams apart.
+            let account = match fed.len() {
+                1 => stream.to_owned(),
+                _ => format!("{} {stream}", node.name),
+            };
+            let account = self.shared.ledger.streams().register(&account);
             let (channel, rejected) = match &node.kind {
-                NodeKind::Detector(settings) => {
+                NodeKind::Detector(_) => {
                     let Some(channel) = self.detectors.inlets.remove(&key) else {
                         continue;
                     };
-                    let model = &self.pipeline.models[&settings.model];
-                    let placed = self.placed.entry(node.name.clone()).or_default();
-                    *placed += 1;
-                    let has_room = *placed <= model.max_streams as usize;
-                    let rejected = model.on_full == OnStreamsFull::Reject && !has_room;
-                    (channel, rejected)
+                    let places = self.shared.board.places(&node.name);
+                    (channel, places.is_some_and(|places| !places.take(account)))
                 }
                 _ => {
                     let Some(channel) = concats.remove(&key) else {
@@ -354,14 +363,9 @@ impl Outlets<'_> {
                     (channel, false)
                 }
             };
-            // As long as is needed to tell streams apart.
-            let account = match fed.len() {
-                1 => stream.to_owned(),
-                _ => format!("{} {stream}", node.name),
-            };
             outlets.push(SetOutlet {
                 channel,
-                stream: self.shared.ledger.streams().register(&account),
+                stream: account,
                 rejected,
                 node: node.name.as_str().into(),
                 audience: self.audiences.get(&node.name).cloned(),

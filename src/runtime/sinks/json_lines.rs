@@ -1,7 +1,7 @@
 //! JSON lines: one object a frame.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +15,8 @@ pub(crate) struct JsonLinesSink {
     file: File,
     path: PathBuf,
     with_latency: bool,
+    /// Bytes of whole lines.
+    whole: u64,
 }
 
 impl JsonLinesSink {
@@ -31,7 +33,14 @@ impl JsonLinesSink {
             file,
             path: path.to_owned(),
             with_latency,
+            whole: 0,
         })
+    }
+}
+
+impl JsonLinesSink {
+    fn trouble(&self, error: &std::io::Error) -> String {
+        format!("writing {}: {error}", self.path.display())
     }
 }
 
@@ -44,8 +53,16 @@ impl Sink for JsonLinesSink {
             serde_json::to_vec(&frame_line(sample, self.with_latency)).map_err(|e| e.to_string())?;
         line.push(b'\n');
         // Every line reaches the file at once: it can be followed, and one that is lost is counted as such.
-        let written = self.file.write_all(&line);
-        written.map_err(|e| format!("writing {}: {e}", self.path.display()))
+        self.file.write_all(&line).map_err(|e| self.trouble(&e))?;
+        self.whole += line.len() as u64;
+        Ok(())
+    }
+
+    async fn recover(&mut self) -> Result<(), String> {
+        let cut = self.file.set_len(self.whole);
+        cut.and_then(|()| self.file.seek(SeekFrom::Start(self.whole)))
+            .map_err(|e| self.trouble(&e))?;
+        Ok(())
     }
 
     async fn finish(self) -> Result<(), String> {

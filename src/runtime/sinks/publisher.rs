@@ -13,7 +13,8 @@ use crate::telemetry::StreamId;
 /// Publishes each result as JSON on the key of its stream.
 #[derive(Debug)]
 pub(crate) struct PublisherSink {
-    publisher: ZenohPublisher,
+    /// Away only while it is opened again.
+    publisher: Option<ZenohPublisher>,
     settings: ZenohPublisherSettings,
     keys: HashMap<StreamId, String>,
     /// The first publisher of a pipeline tells when a frame was published.
@@ -31,7 +32,7 @@ impl PublisherSink {
         with_latency: bool,
     ) -> Self {
         Self {
-            publisher,
+            publisher: Some(publisher),
             settings,
             keys: HashMap::new(),
             meter,
@@ -50,14 +51,30 @@ impl Sink for PublisherSink {
             .keys
             .entry(sample.meta.id.stream)
             .or_insert_with(|| settings.key_of(&sample.meta.stream));
-        let published = self.publisher.put(key, json).await.map_err(|e| e.to_string());
+        let published = match &mut self.publisher {
+            Some(publisher) => publisher.put(key, json).await.map_err(|e| e.to_string()),
+            None => Err("the zenoh session is not open".to_owned()),
+        };
         if let Some(meter) = &self.meter {
             meter.published(sample);
         }
         published
     }
 
+    async fn recover(&mut self) -> Result<(), String> {
+        if let Some(publisher) = self.publisher.take() {
+            // It failed before, and is not used any more.
+            let _ = publisher.close().await;
+        }
+        let opened = ZenohPublisher::open(&self.settings).await;
+        self.publisher = Some(opened.map_err(|e| e.to_string())?);
+        Ok(())
+    }
+
     async fn finish(self) -> Result<(), String> {
-        self.publisher.close().await.map_err(|e| e.to_string())
+        match self.publisher {
+            Some(publisher) => publisher.close().await.map_err(|e| e.to_string()),
+            None => Ok(()),
+        }
     }
 }

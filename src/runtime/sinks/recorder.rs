@@ -1,7 +1,7 @@
 //! MCAP recordings that Foxglove opens: images as they came, boxes as annotations.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Sink;
@@ -18,7 +18,14 @@ use crate::runtime::frame::{Detected, Message, SET_TYPE, Sample};
 #[derive(Debug)]
 pub(crate) struct RecorderSink {
     recorder: McapRecorder,
+    path: PathBuf,
+    /// Files so far: after a failure the recording goes on in another one.
+    parts: u32,
+    /// Whether the last of them has taken a result.
+    begun: bool,
     include_images: bool,
+    /// Messages are logged at the stamps of their sensors.
+    log_at_stamps: bool,
     /// Image and annotation channel of each topic.
     channels: HashMap<Arc<str>, (Option<RecordChannel>, RecordChannel)>,
     /// Channel of each topic that goes with them.
@@ -40,12 +47,22 @@ fn markers(found: &DetectedObjects, stamp_ns: i64) -> Result<Vec<u8>, String> {
         .map_err(|e| e.to_string())
 }
 
+/// The file in which a recording goes on: `drive.mcap`, `drive.part2.mcap`, `drive.part3.mcap`.
+fn part_of(path: &Path, number: u32) -> PathBuf {
+    let extension = path.extension().unwrap_or_default().to_string_lossy();
+    path.with_extension(format!("part{number}.{extension}"))
+}
+
 impl RecorderSink {
     /// Creates the file.
     ///
     /// # Errors
     /// [`RuntimeError::Unwritable`].
-    pub(crate) fn create(path: &Path, include_images: bool) -> Result<Self, RuntimeError> {
+    pub(crate) fn create(
+        path: &Path,
+        include_images: bool,
+        log_at_stamps: bool,
+    ) -> Result<Self, RuntimeError> {
         let recorder =
             McapRecorder::create(path, RecordCompression::Zstd).map_err(|e| RuntimeError::Unwritable {
                 path: path.into(),
@@ -53,7 +70,11 @@ impl RecorderSink {
             })?;
         Ok(Self {
             recorder,
+            path: path.to_owned(),
+            parts: 1,
+            begun: false,
             include_images,
+            log_at_stamps,
             channels: HashMap::new(),
             beside: HashMap::new(),
             members: HashMap::new(),
@@ -136,13 +157,12 @@ impl RecorderSink {
     /// Records what goes with a frame.
     fn record_beside(&mut self, message: &BagMessage) -> Result<(), String> {
         let channel = self.channel_beside(&message.topic, &message.type_name)?;
+        let log_time_ns = match self.log_at_stamps {
+            true => message.publish_time_ns,
+            false => message.log_time_ns,
+        };
         self.recorder
-            .write(
-                channel,
-                message.log_time_ns,
-                message.publish_time_ns,
-                &message.data,
-            )
+            .write(channel, log_time_ns, message.publish_time_ns, &message.data)
             .map_err(|e| told(&e))
     }
 }
@@ -156,9 +176,13 @@ impl Sink for RecorderSink {
         let message = &sample.message;
         // Foxglove pairs an annotation with the image of the same stamp.
         let stamp_ns = u64::try_from(sample.meta.stamp_ns).unwrap_or(message.log_time_ns);
+        let log_time_ns = match self.log_at_stamps {
+            true => stamp_ns,
+            false => message.log_time_ns,
+        };
         if let Some(image) = image {
             self.recorder
-                .write(image, message.log_time_ns, stamp_ns, &message.data)
+                .write(image, log_time_ns, stamp_ns, &message.data)
                 .map_err(|e| told(&e))?;
         }
         for message in &message.beside {
@@ -172,8 +196,26 @@ impl Sink for RecorderSink {
             Detections::Objects(found) => markers(found, sample.meta.stamp_ns)?,
         };
         self.recorder
-            .write(boxes, message.log_time_ns, stamp_ns, &found)
-            .map_err(|e| told(&e))
+            .write(boxes, log_time_ns, stamp_ns, &found)
+            .map_err(|e| told(&e))?;
+        self.begun = true;
+        Ok(())
+    }
+
+    async fn recover(&mut self) -> Result<(), String> {
+        let number = self.parts + u32::from(self.begun);
+        let part = match number {
+            1 => self.path.clone(),
+            number => part_of(&self.path, number),
+        };
+        let recorder = McapRecorder::create(&part, RecordCompression::Zstd).map_err(|e| told(&e))?;
+        tracing::info!(path = %part.display(), "the recording goes on in another file");
+        // The one before closes its file as far as the disk lets it.
+        self.recorder = recorder;
+        (self.parts, self.begun) = (number, false);
+        self.channels.clear();
+        self.beside.clear();
+        Ok(())
     }
 
     async fn finish(self) -> Result<(), String> {

@@ -9,8 +9,8 @@ use std::fmt;
 use super::Isa;
 use half::bf16;
 
-/// How a dense convolution of bf16 storage (one group) sums products. Every other operation, grouped and depth-wise
-/// convolutions among them, widens bf16 to fp32.
+/// How a dense convolution of bf16 storage (one group), and one over gathered rows, sums products. Every other operation,
+/// grouped and depth-wise convolutions among them, widens bf16 to fp32.
 ///
 /// Both instructions round to nearest even and take subnormal numbers, of fp32 sums too, for zeros; whatever
 /// becomes subnormal is a zero of its sign.

@@ -244,8 +244,9 @@ impl GridSample {
         let line = self.grid_offset + n as isize * image_step + y as isize * row_step;
         for x in 0..self.output.w {
             let place = buffers[1].at::<f32>(line + x as isize * column_step);
-            // SAFETY: the place lies inside the checked view.
-            let [px, py] = unsafe { [place.read(), place.offset(xy_step).read()] };
+            // SAFETY: the place lies inside the checked view. Read once: whoever writes it meanwhile must not change what was
+            // checked.
+            let [px, py] = unsafe { [place.read_volatile(), place.offset(xy_step).read_volatile()] };
             let mut taps = [Tap {
                 pixel: std::ptr::null(),
                 weight: 0.0,

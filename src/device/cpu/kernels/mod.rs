@@ -1,7 +1,7 @@
 //! The CPU device's kernels: each operation prepared once, then run on raw buffers.
 //!
 //! [`prepare`] checks a description completely and makes every decision; running the result makes none and
-//! allocates nothing. Arithmetic is fp32 (but see `conv_matrix`) whatever the storage ([`crate::tensor::DType::F32`] or
+//! allocates nothing. Arithmetic is fp32 (but see `conv_matrix` and `dot`) whatever the storage ([`crate::tensor::DType::F32`] or
 //! [`crate::tensor::DType::Bf16`], rounded to nearest even on store). Every formula exists once, generic over
 //! the vector type (`lanes`), and is instantiated for one lane, AVX2 and AVX-512: all three, and any number
 //! of threads, give the same bits (NaN payloads excepted).

@@ -1,0 +1,254 @@
+//! `sensorium serve`: a model behind HTTP.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::ValueHint;
+use miette::{Diagnostic, IntoDiagnostic, Report, WrapErr, miette};
+use serde_json::json;
+
+use super::pipeline_args::{self, PipelineArgs};
+use super::{report, run};
+use crate::io::forms::{MAX_POINTS, Presets};
+use crate::perception::ModelOptions;
+use crate::pipeline::{ModelSettings, Overrides, Pipeline};
+use crate::runtime::load_model;
+use crate::server::{
+    LoadedModel, ModelEngine, ModelEngineOptions, Phase, ServeOptions, Server, ServiceFacts, Token,
+};
+use crate::weights::file_sha256;
+
+/// Environment variable with the bearer token.
+const TOKEN_VARIABLE: &str = "SENSORIUM_TOKEN";
+
+/// Serves a model of a pipeline file over HTTP: POST /predict takes a point cloud or an image as JSON and answers with what
+/// was found.
+///
+/// The service listens on this machine alone unless --listen says otherwise, and starts to listen at once: until the model
+/// is loaded and captured, GET /health says "starting" and /predict answers 503. Ctrl-C or SIGTERM lets the requests under
+/// way come to an end. The exit code is 0 if the model was served, 1 if there was none in the end.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sensorium serve pipelines/centerpoint.yaml
+  sensorium serve pipelines/yolox.yaml --weights yolox_nano.onnx --listen 127.0.0.1:8080
+  sensorium serve pipelines/centerpoint.yaml --listen 0.0.0.0:8000 --token-file token.txt")]
+pub(super) struct Args {
+    #[command(flatten)]
+    pipeline: PipelineArgs,
+    /// Which of the file's models; needed where it has several.
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// ONNX or safetensors file of the model, in place of the one that the pipeline file names.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    weights: Option<PathBuf>,
+    /// Address and port to listen on; port 0 takes any that is free.
+    #[arg(long, value_name = "ADDRESS", default_value_t = (Ipv4Addr::LOCALHOST, 8000).into())]
+    listen: SocketAddr,
+    /// File with a bearer token that every request but health has to bear; without it, SENSORIUM_TOKEN if that is set.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    token_file: Option<PathBuf>,
+    /// Folder of calibrations, NAME.json each, that a request may name.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    calib_dir: Option<PathBuf>,
+    /// Longest body of a request.
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    max_body_mb: u32,
+    /// Memory for the bodies of all requests together.
+    #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    max_buffered_mb: u32,
+    /// Most points of a cloud.
+    #[arg(long, value_name = "N", default_value_t = MAX_POINTS)]
+    max_points: usize,
+    /// Connections at a time.
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    max_connections: u32,
+    /// Requests that are decoded or run at a time.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    max_concurrent: u32,
+    /// Requests that wait for those; more are told to come again.
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(0..=65536))]
+    max_waiting: u32,
+    /// Longest time from a request's body to its answer, in seconds.
+    #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    request_timeout_s: u32,
+    /// Longest time for the body of a request, in seconds.
+    #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    body_timeout_s: u32,
+}
+
+#[derive(Debug, thiserror::Error, Diagnostic)]
+enum ServeProblem {
+    #[error("{} has no model `{name}`", file.display())]
+    #[diagnostic(help("it has {known}"))]
+    NoModel {
+        file: PathBuf,
+        name: String,
+        known: String,
+    },
+    #[error("{} has {count} models, and one is served", file.display())]
+    #[diagnostic(help("name one with --model: {known}"))]
+    Several {
+        file: PathBuf,
+        count: usize,
+        known: String,
+    },
+    #[error("model {name} has no weights")]
+    #[diagnostic(help("name a file with --weights, or write it into the pipeline file"))]
+    NoWeights { name: String },
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Whatever keeps the service from listening. A model that cannot be had is told by `/health`, and by the exit code.
+pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
+    let overrides = Overrides {
+        model: args.weights.clone(),
+        ..args.pipeline.overrides()
+    };
+    let pipeline = Pipeline::load(&args.pipeline.file, &overrides)?;
+    for warning in &pipeline.warnings {
+        report::show(&Report::new(warning.clone()));
+    }
+    let (name, settings) = chosen(&pipeline.models, args.model.as_deref(), &args.pipeline.file)?;
+    let token = token(args.token_file.as_deref())?;
+    if token.is_none() && !args.listen.ip().is_loopback() {
+        let address = args.listen;
+        report::show(&miette!(
+            severity = miette::Severity::Warning,
+            help = "give a token with --token-file or {TOKEN_VARIABLE}",
+            "everyone who reaches {address} can use this service"
+        ));
+    }
+    let presets = match &args.calib_dir {
+        Some(folder) => Presets::read(folder)
+            .into_diagnostic()
+            .wrap_err("the calibrations cannot be used")?,
+        None => Presets::default(),
+    };
+    let mib = |count: u32| (count as usize) << 20;
+    let options = ServeOptions {
+        listen: args.listen,
+        token,
+        max_body_bytes: mib(args.max_body_mb),
+        max_buffered_bytes: mib(args.max_buffered_mb),
+        max_points: args.max_points,
+        max_connections: args.max_connections as usize,
+        max_concurrent: args.max_concurrent as usize,
+        max_waiting: args.max_waiting as usize,
+        request_timeout: Duration::from_secs(args.request_timeout_s.into()),
+        body_timeout: Duration::from_secs(args.body_timeout_s.into()),
+        ..ServeOptions::default()
+    };
+    let service = ServiceFacts {
+        task: "detection".to_owned(),
+        owner: "sensorium".to_owned(),
+        source: json!({ "pipeline": pipeline.name, "version": env!("CARGO_PKG_VERSION") }),
+        presets,
+    };
+    let engine = ModelEngineOptions {
+        device: pipeline.device.config(&pipeline_args::device_environment()?),
+        model: ModelOptions {
+            deadline: Duration::from_millis(pipeline.device.frame_deadline_ms.into()),
+            ..ModelOptions::default()
+        },
+        restart: pipeline.device.restart,
+        max_waiting: args.max_concurrent as usize,
+    };
+    let engine = ModelEngine::start(loader(name.clone(), settings), engine);
+    let engine = engine
+        .into_diagnostic()
+        .wrap_err("the model's thread cannot start")?;
+
+    let tokio = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .into_diagnostic()
+        .wrap_err("the asynchronous runtime cannot start")?;
+    let phase = tokio.block_on(async {
+        let server = Server::bind(Arc::new(engine), options, service).await;
+        let server =
+            server.map_err(|error| miette!(help = "another address: --listen ADDRESS:PORT", "{error}"))?;
+        report::print(&format!("serving {name} on http://{}", server.address()))?;
+        let end = async {
+            if let Err(error) = run::interrupt().await {
+                tracing::warn!(%error, "Ctrl-C cannot be caught; the service ends with its process");
+                std::future::pending::<()>().await;
+            }
+        };
+        Ok::<_, Report>(server.run(end).await)
+    })?;
+    tokio.shutdown_timeout(Duration::from_millis(500));
+    match phase {
+        Phase::Failed(reason) => Err(miette!("model {name} could not be served: {reason}")),
+        Phase::Starting | Phase::Ready(_) => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// The model that is served.
+fn chosen(
+    models: &BTreeMap<String, ModelSettings>,
+    name: Option<&str>,
+    file: &Path,
+) -> Result<(String, ModelSettings), ServeProblem> {
+    let known = || models.keys().cloned().collect::<Vec<_>>().join(", ");
+    let file = || file.to_owned();
+    let (name, settings) = match name {
+        Some(name) => models.get_key_value(name).ok_or_else(|| ServeProblem::NoModel {
+            file: file(),
+            name: name.to_owned(),
+            known: known(),
+        })?,
+        None => match (models.len(), models.first_key_value()) {
+            (1, Some(only)) => only,
+            (count, _) => {
+                return Err(ServeProblem::Several {
+                    file: file(),
+                    count,
+                    known: known(),
+                });
+            }
+        },
+    };
+    match settings.weights {
+        Some(_) => Ok((name.clone(), settings.clone())),
+        None => Err(ServeProblem::NoWeights { name: name.clone() }),
+    }
+}
+
+/// The token of the file, or of the environment.
+fn token(file: Option<&Path>) -> miette::Result<Option<Token>> {
+    match (file, std::env::var(TOKEN_VARIABLE)) {
+        (Some(file), _) => Ok(Some(Token::read(file).into_diagnostic()?)),
+        (None, Ok(text)) => Ok(Some(
+            Token::new(&text).into_diagnostic().wrap_err(TOKEN_VARIABLE)?,
+        )),
+        (None, Err(std::env::VarError::NotPresent)) => Ok(None),
+        (None, Err(error)) => Err(error).into_diagnostic().wrap_err(TOKEN_VARIABLE),
+    }
+}
+
+/// Loads the model, at every call anew.
+fn loader(
+    name: String,
+    settings: ModelSettings,
+) -> impl FnMut() -> Result<LoadedModel, String> + Send + 'static {
+    move || {
+        let parts = load_model(&name, &settings).map_err(|error| error.to_string())?;
+        let file = settings.weights.as_deref();
+        let digest = file.map(file_sha256).transpose();
+        let digest = digest.map_err(|error| format!("the weights cannot be read: {error}"))?;
+        // The name alone: where files lie is nobody's business.
+        let name = file
+            .and_then(Path::file_name)
+            .map(|name| name.to_string_lossy().into_owned());
+        Ok(LoadedModel {
+            parts,
+            weights: json!({ "file": name, "sha256": digest }),
+        })
+    }
+}

@@ -1,0 +1,246 @@
+//! `sensorium smoke`: checks a service.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::ValueHint;
+use miette::{IntoDiagnostic, WrapErr, miette};
+use serde_json::{Map, Value};
+
+use super::report;
+use crate::io::forms::BodyForm;
+use crate::server::Token;
+use crate::server::client::{
+    Client, Expected, Gates, RequestParts, build_request, check_bad_request, check_service,
+    compare_with_reference, find_reference,
+};
+
+/// Environment variable with the bearer token.
+const TOKEN_VARIABLE: &str = "SENSORIUM_TOKEN";
+
+/// Checks a service: waits until it has its model, holds what it says of itself against what is expected, sends a frame,
+/// holds the answer against a stored one, and sends requests that it has to refuse.
+///
+/// The stored answer is FILE.reference.json beside the frame (FILE without its extension; FILE.VARIANT.reference.json goes
+/// before it), or the one that --reference names. The exit code is 0 if everything is as it has to be, 1 otherwise.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sensorium smoke http://127.0.0.1:8000
+  sensorium smoke http://127.0.0.1:8000 --points sweep.pcd --param score_threshold=0.4
+  sensorium smoke http://127.0.0.1:8000 --points sweep.npz --reference sweep.reference.json --gate min_recall=0.9")]
+pub(super) struct Args {
+    /// The service.
+    #[arg(value_name = "URL", value_hint = ValueHint::Url)]
+    url: String,
+    /// Points to send: a .bin, .npy, .npz or .pcd file.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["image", "inputs"])]
+    points: Option<PathBuf>,
+    /// Names of the points' columns, such as x,y,z,intensity.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "points")]
+    fields: Option<Vec<String>>,
+    /// Image to send: FILE or CAMERA=FILE. Can be given several times.
+    #[arg(long, value_name = "[CAMERA=]FILE", value_hint = ValueHint::FilePath, conflicts_with = "inputs")]
+    image: Vec<String>,
+    /// NumPy archive of plain arrays to send.
+    #[arg(long, value_name = "FILE.npz", value_hint = ValueHint::FilePath)]
+    inputs: Option<PathBuf>,
+    /// Calibration of the cameras: a JSON file.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "image")]
+    calib: Option<PathBuf>,
+    /// Name of a calibration that the service has.
+    #[arg(long, value_name = "NAME", requires = "image")]
+    calib_preset: Option<String>,
+    /// Parameter of the call. Can be given several times.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = param)]
+    param: Vec<(String, Value)>,
+    /// Stream that the frame belongs to.
+    #[arg(long, value_name = "NAME")]
+    stream: Option<String>,
+    /// The stream begins anew.
+    #[arg(long, requires = "stream")]
+    reset: bool,
+    /// Arrays of the answer as NumPy archives.
+    #[arg(long)]
+    npz: bool,
+    /// Stored answer.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    reference: Option<PathBuf>,
+    /// A limit of the comparison, such as min_recall=0.9. Can be given several times.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = gate)]
+    gate: Vec<(String, f64)>,
+    /// Name that the model has to have.
+    #[arg(long, value_name = "NAME")]
+    expect_model: Option<String>,
+    /// Backend that the device has to be.
+    #[arg(long, value_name = "NAME")]
+    expect_backend: Option<String>,
+    /// Variant that has to be there.
+    #[arg(long, value_name = "NAME")]
+    expect_variant: Option<String>,
+    /// SHA-256 that the weights have to have.
+    #[arg(long, value_name = "HEX")]
+    expect_weights: Option<String>,
+    /// How long to wait for the model, in seconds.
+    #[arg(long, value_name = "S", default_value_t = 60)]
+    wait_s: u32,
+    /// Longest time for one answer, in seconds.
+    #[arg(long, value_name = "S", default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..))]
+    timeout_s: u32,
+    /// File with the bearer token; without it, SENSORIUM_TOKEN if that is set.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    token_file: Option<PathBuf>,
+    /// Writes the answer into this file.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    out: Option<PathBuf>,
+}
+
+fn param(text: &str) -> Result<(String, Value), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => {
+            let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+            Ok((name.to_owned(), value))
+        }
+        _ => Err("expected NAME=VALUE, such as score_threshold=0.4".to_owned()),
+    }
+}
+
+fn gate(text: &str) -> Result<(String, f64), String> {
+    let (name, value) = text
+        .split_once('=')
+        .ok_or("expected NAME=VALUE, such as min_recall=0.9")?;
+    let value: f64 = value.parse().map_err(|_| format!("{value:?} is no number"))?;
+    Gates::default()
+        .set(name, value)
+        .map_err(|error| error.to_string())?;
+    Ok((name.to_owned(), value))
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A service that does not answer, and files that cannot be read or written.
+pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
+    let timeout = Duration::from_secs(args.timeout_s.into());
+    let client = Client::new(&args.url, token(args.token_file.as_deref())?, timeout);
+    let health = client
+        .wait_ready(Duration::from_secs(args.wait_s.into()))
+        .into_diagnostic()?;
+    let expected = Expected {
+        model: args.expect_model.clone(),
+        backend: args.expect_backend.clone(),
+        variant: args.expect_variant.clone(),
+        weights_sha256: args.expect_weights.clone(),
+    };
+    let (info, mut failures) = check_service(&client, &expected).into_diagnostic()?;
+    let mut summary = Vec::new();
+    let sample = args
+        .points
+        .as_deref()
+        .or(args.inputs.as_deref())
+        .map(Path::to_owned);
+    let images: Vec<_> = args.image.iter().map(|text| image(text)).collect();
+    let sample = sample.or_else(|| images.first().map(|(_, path)| path.clone()));
+    if let Some(sample) = &sample {
+        let parts = RequestParts {
+            points: args.points.clone(),
+            fields: args.fields.clone(),
+            images,
+            calibration: args.calib.clone(),
+            preset: args.calib_preset.clone(),
+            inputs: args.inputs.clone(),
+            params: args.param.iter().cloned().collect::<Map<_, _>>(),
+            stream: args.stream.clone().map(|stream| (stream, args.reset)),
+            form: if args.npz { BodyForm::Npz } else { BodyForm::Json },
+        };
+        let request = build_request(&parts).into_diagnostic()?;
+        let reply = client
+            .post("/predict", request.to_string().as_bytes())
+            .into_diagnostic()?;
+        if let Some(out) = &args.out {
+            let text = serde_json::to_vec_pretty(&reply.body).into_diagnostic()?;
+            std::fs::write(out, text)
+                .into_diagnostic()
+                .wrap_err_with(|| format!("cannot write {}", out.display()))?;
+        }
+        if reply.status == 200 {
+            let count = reply.body["num_detections"].as_u64();
+            summary.extend(count.map(|count| format!("n={count}")));
+            summary.push(format!("total={} ms", reply.body["timing_ms"]["total"]));
+            let variant = info["variant"].as_str().unwrap_or("");
+            let reference = args
+                .reference
+                .clone()
+                .or_else(|| find_reference(sample, &[variant]));
+            if let Some(reference) = reference {
+                let mut gates = Gates::default();
+                for (name, value) in &args.gate {
+                    gates.set(name, *value).into_diagnostic()?;
+                }
+                let (metrics, more) = compare_with_reference(&reply.body, &json(&reference)?, &gates);
+                summary.extend(metrics.iter().map(|(name, value)| format!("{name}={value:.4}")));
+                failures.extend(more);
+            }
+        } else {
+            failures.push(format!(
+                "/predict answers {}: {}",
+                reply.status, reply.body["detail"]
+            ));
+        }
+    } else if args.reference.is_some() {
+        return Err(miette!(
+            help = "send a frame with --points, --image or --inputs",
+            "a stored answer is of no use without a frame"
+        ));
+    }
+    failures.extend(check_bad_request(&client).into_diagnostic()?);
+    let model = health.model.unwrap_or_default();
+    let verdict = if failures.is_empty() { "ok" } else { "FAILED" };
+    report::print(
+        &format!("{model}: {verdict} {}", summary.join(" "))
+            .trim_end()
+            .to_owned(),
+    )?;
+    for failure in &failures {
+        report::show(&miette!("{failure}"));
+    }
+    Ok(if failures.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// A file, or a camera and its file.
+fn image(text: &str) -> (Option<String>, PathBuf) {
+    match text.split_once('=') {
+        Some((camera, file)) if !camera.is_empty() && !camera.contains(['/', '.']) => {
+            (Some(camera.to_owned()), file.into())
+        }
+        _ => (None, text.into()),
+    }
+}
+
+fn json(path: &Path) -> miette::Result<Value> {
+    let text = std::fs::read(path)
+        .into_diagnostic()
+        .wrap_err_with(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_slice(&text)
+        .into_diagnostic()
+        .wrap_err_with(|| format!("{} is no JSON", path.display()))
+}
+
+/// The token of the file, or of the environment.
+fn token(file: Option<&Path>) -> miette::Result<Option<String>> {
+    let text = match (file, std::env::var(TOKEN_VARIABLE)) {
+        (Some(file), _) => {
+            let read = std::fs::read_to_string(file);
+            read.into_diagnostic()
+                .wrap_err_with(|| format!("cannot read {}", file.display()))?
+        }
+        (None, Ok(text)) => text,
+        (None, Err(_)) => return Ok(None),
+    };
+    Token::new(&text).into_diagnostic()?;
+    Ok(Some(text.trim().to_owned()))
+}

@@ -1,0 +1,125 @@
+//! Opening and closing sinks while results flow.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio::sync::watch;
+
+use super::channel::Receiver;
+use super::ending::{Crew, Ending};
+use super::error::RuntimeError;
+use super::finish::{SinkItem, SinkList, SinkOutlet};
+use super::outlets::start_sink;
+use super::run::Shared;
+use crate::pipeline::{Node, Pipeline};
+
+/// Opens and closes the sinks of a run.
+pub(crate) struct SinkDesk {
+    shared: Shared,
+    with_latency: bool,
+    crew: Crew,
+    /// The sinks of each detector, by the name of the actor that finishes for it, while there is one.
+    lists: Vec<(String, Weak<SinkList>)>,
+    /// Told when a sink has ended, by the name of its node.
+    ends: Mutex<BTreeMap<String, watch::Receiver<bool>>>,
+}
+
+impl SinkDesk {
+    /// The desk of a run with these detectors.
+    pub(super) fn new(
+        shared: &Shared,
+        with_latency: bool,
+        crew: Crew,
+        lists: Vec<(String, Weak<SinkList>)>,
+    ) -> Self {
+        Self {
+            shared: shared.clone(),
+            with_latency,
+            crew,
+            lists,
+            ends: Mutex::default(),
+        }
+    }
+
+    /// Takes note of when a sink ends.
+    pub(super) fn follow(&self, node: &str, ending: Ending) -> Ending {
+        let (tell, told) = watch::channel(false);
+        self.ends().insert(node.to_owned(), told);
+        let board = Arc::clone(&self.shared.board);
+        let node = node.to_owned();
+        Box::pin(async move {
+            let ended = ending.await;
+            board.remove_pulse(&node);
+            tell.send_replace(true);
+            ended
+        })
+    }
+
+    /// Opens a sink of `pipeline` and lets results flow into it.
+    ///
+    /// # Errors
+    /// What keeps it from being opened; nothing is changed then.
+    pub(crate) async fn open(&self, pipeline: &Pipeline, node: &Node) -> Result<(), RuntimeError> {
+        let plan = pipeline.plan();
+        let account = self.shared.sink_ledger.streams().register(&node.name);
+        let (mut outlets, mut receivers) = (Vec::new(), Vec::new());
+        for planned in plan.channels.iter().filter(|channel| channel.to == node.name) {
+            let capacity = planned.capacity as usize;
+            let (sender, receiver) =
+                self.shared
+                    .channel(&planned.from, &planned.to, capacity, planned.on_full);
+            receivers.push(receiver);
+            outlets.push((
+                planned.from.clone(),
+                SinkOutlet {
+                    channel: sender,
+                    account,
+                    node: node.name.clone(),
+                },
+            ));
+        }
+        let input: Receiver<SinkItem> = Receiver::merge(receivers);
+        let started = start_sink(node, input, None, self.with_latency, &self.shared).await?;
+        let Some(ending) = started else {
+            return Err(RuntimeError::Sink {
+                node: node.name.clone(),
+                reason: "a sink of the ROS 2 graph is opened with the run".into(),
+            });
+        };
+        let over = || RuntimeError::Incomplete("the run is over".into());
+        if !self.crew.join(self.follow(&node.name, ending)).await {
+            return Err(over());
+        }
+        for (from, outlet) in outlets {
+            let list = self.lists.iter().find(|(name, _)| *name == from);
+            let list = list.and_then(|(_, list)| list.upgrade()).ok_or_else(over)?;
+            list.add(outlet);
+        }
+        Ok(())
+    }
+
+    /// Lets no more results flow into a sink, and waits until it has written those that it has and is closed.
+    pub(crate) async fn close(&self, node: &str) {
+        for (_, list) in &self.lists {
+            if let Some(list) = list.upgrade() {
+                list.remove(node);
+            }
+        }
+        let told = self.ends().remove(node);
+        if let Some(mut told) = told {
+            // An error says that the run is over, and with it the sink.
+            let _ = told.wait_for(|ended| *ended).await;
+        }
+    }
+
+    fn ends(&self) -> MutexGuard<'_, BTreeMap<String, watch::Receiver<bool>>> {
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for SinkDesk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SinkDesk").finish_non_exhaustive()
+    }
+}
