@@ -249,8 +249,7 @@ fn open_live(
 pub(super) fn start_sources(
     sources: Vec<OpenSource>,
     pipeline: &Pipeline,
-    mut detectors: StartedDetectors,
-    mut sets: StartedSets,
+    (mut detectors, mut sets): (StartedDetectors, StartedSets),
     audiences: Audiences,
     shared: &Shared,
     options: &RunOptions,

@@ -378,8 +378,7 @@ async fn run_to_the_end(
         start_sources(
             sources,
             pipeline,
-            started_detectors,
-            sets,
+            (started_detectors, sets),
             audiences,
             &shared,
             &options,
