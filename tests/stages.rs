@@ -112,6 +112,7 @@ fn run(workers: usize, slots: usize, count: u64, abort_before: Option<u64>) -> R
                     log_time_ns: 0,
                     data: Vec::new(),
                     beside: Vec::new(),
+                    parts: Vec::new(),
                 }),
                 payload: number,
             };

@@ -239,5 +239,25 @@ fn describe(kind: &NodeKind) -> String {
         NodeKind::Recorder(recorder) => format!("recorder, {}", recorder.path.display()),
         NodeKind::JsonLines(jsonl) => format!("jsonl, {}", jsonl.path.display()),
         NodeKind::Compute(compute) => format!("compute, {}", compute.describe()),
+        NodeKind::Sync(sync) => {
+            let topics: Vec<&str> = sync.members.iter().map(|member| member.topic.as_str()).collect();
+            format!(
+                "sync, stream {}, {}: {}; waits {} ms, partial sets: {}",
+                sync.stream,
+                sync.summary(),
+                topics.join(", "),
+                sync.timeout_ns as f64 / 1e6,
+                sync.on_partial
+            )
+        }
+        NodeKind::Concat(concat) => format!(
+            "concat, stream {}, points into {}{}",
+            concat.stream,
+            concat.output_frame,
+            match &concat.world_frame {
+                Some(world) => format!(" through {world}"),
+                None => String::new(),
+            }
+        ),
     }
 }

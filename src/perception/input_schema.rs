@@ -83,12 +83,16 @@ impl InputSchema {
         about: "x, y, z in metres in the sensor's frame, and intensity, of each point",
     }]);
 
+    /// No plain array: sets are given by their members.
+    pub const NONE: Self = Self(&[]);
+
     /// What a model of a sensor takes where it says nothing else.
     #[must_use]
     pub const fn of(sensor: Sensor) -> Self {
         match sensor {
             Sensor::Camera => Self::IMAGE,
             Sensor::Lidar => Self::POINTS,
+            Sensor::Set => Self::NONE,
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{CallParam, CallParams, HeadError, InputSchema, ModelTrace, Taken};
+use super::{CallParam, CallParams, FrameSet, HeadError, InputSchema, ModelTrace, Taken};
 use crate::device::Device;
 use crate::image::{BackMap, ImageError, ImageRef};
 use crate::lidar::Columns;
@@ -18,6 +18,8 @@ pub enum Sensor {
     Camera,
     /// Point clouds.
     Lidar,
+    /// Sets of what several sensors saw at one time.
+    Set,
 }
 
 impl fmt::Display for Sensor {
@@ -25,6 +27,7 @@ impl fmt::Display for Sensor {
         f.write_str(match self {
             Self::Camera => "images",
             Self::Lidar => "point clouds",
+            Self::Set => "sets of several sensors",
         })
     }
 }
@@ -36,6 +39,8 @@ pub enum SensorData<'a> {
     Image(Picture<'a>),
     /// A sweep.
     Sweep(Sweep<'a>),
+    /// What several sensors saw at one time.
+    Set(FrameSet<'a>),
 }
 
 /// One image of a camera.

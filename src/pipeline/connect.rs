@@ -135,13 +135,15 @@ impl<'t> Connection<'t, '_> {
         }
     }
 
-    /// A detector reads sources, a sink reads detectors.
+    /// A detector reads sources and what is made of them, a sink reads detectors.
     fn check_kinds(&mut self, circle: &[usize], inputs: &[Vec<Input<'t>>]) {
         for (place, (entry, made)) in self.nodes.iter().enumerate() {
-            let wanted = match made.kind() {
-                "detector" => "source",
-                "compute" => "compute",
-                _ => "detector",
+            let wanted: &[&str] = match made.kind() {
+                "detector" => &["source", "sync", "concat"],
+                "sync" => &["source"],
+                "concat" => &["sync"],
+                "compute" => &["compute"],
+                _ => &["detector"],
             };
             for input in &inputs[place] {
                 let Some(from) = self.place(input.name) else {
@@ -152,10 +154,13 @@ impl<'t> Connection<'t, '_> {
                     continue;
                 }
                 let found = self.nodes[from].1.kind();
-                if found == wanted {
+                if wanted.contains(&found) {
                     continue;
                 }
-                let good = self.nodes.iter().filter(|(_, made)| made.kind() == wanted);
+                let good = self
+                    .nodes
+                    .iter()
+                    .filter(|(_, made)| wanted.contains(&made.kind()));
                 let good: Vec<&str> = good.map(|(entry, _)| entry.key.as_str()).collect();
                 let problem = Problem::error(
                     format!(
@@ -165,12 +170,12 @@ impl<'t> Connection<'t, '_> {
                         input.name
                     ),
                     input.span,
-                    format!("expected a {wanted}"),
+                    format!("expected a {}", wanted[0]),
                 );
                 self.problems.push(if good.is_empty() {
                     problem
                 } else {
-                    problem.help(format!("a {wanted} here is {}", alternatives(good)))
+                    problem.help(format!("a {} here is {}", wanted[0], alternatives(good)))
                 });
             }
         }
@@ -180,7 +185,9 @@ impl<'t> Connection<'t, '_> {
     fn check_unread(&mut self, inputs: &[Vec<Input<'t>>]) {
         let read: BTreeSet<&str> = inputs.iter().flatten().map(|input| input.name).collect();
         for (entry, made) in self.nodes {
-            if matches!(made.kind(), "source" | "detector") && !read.contains(entry.key.as_str()) {
+            if matches!(made.kind(), "source" | "detector" | "sync" | "concat")
+                && !read.contains(entry.key.as_str())
+            {
                 self.warnings.push(Problem::warning(
                     format!("nothing reads what `{}` yields", entry.key),
                     &entry.key_span,

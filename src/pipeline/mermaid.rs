@@ -21,10 +21,14 @@ impl Pipeline {
                 NodeKind::Recorder(recorder) => recorder.path.display().to_string(),
                 NodeKind::JsonLines(jsonl) => jsonl.path.display().to_string(),
                 NodeKind::Compute(compute) => compute.describe(),
+                NodeKind::Sync(sync) => sync.summary(),
+                NodeKind::Concat(concat) => format!("into {}", concat.output_frame),
             };
             let form = match &node.kind {
                 NodeKind::Source(_) => Form::Rounded,
-                NodeKind::Detector(_) | NodeKind::Compute(_) => Form::Box,
+                NodeKind::Detector(_) | NodeKind::Sync(_) | NodeKind::Concat(_) | NodeKind::Compute(_) => {
+                    Form::Box
+                }
                 _ => Form::Flag,
             };
             chart.node(&node.name, form, &[&node.name, node.kind.name(), &detail]);
@@ -49,6 +53,8 @@ impl Pipeline {
             };
             let (form, role) = match actor.role {
                 ActorRole::Source => (Form::Rounded, "source"),
+                ActorRole::Sync => (Form::Box, "sync"),
+                ActorRole::Concat => (Form::Box, "concat"),
                 ActorRole::Prepare => (Form::Box, "prepare"),
                 ActorRole::DeviceOwner => (Form::Box, "device owner"),
                 ActorRole::Finish => (Form::Box, "finish"),

@@ -38,6 +38,7 @@ mod shape;
 mod source;
 mod substitute;
 mod supervision;
+mod sync;
 mod temporal;
 mod tree;
 mod validate;
@@ -62,6 +63,7 @@ pub use settings::{
 };
 pub use substitute::Environment;
 pub use supervision::{ActorFault, ActorFaultKind, OnSinkFailure, SupervisionSettings};
+pub use sync::{ConcatSettings, MatchRule, MemberSensor, OnPartial, SyncMember, SyncSettings};
 pub use temporal::TemporalSettings;
 pub use vehicle::{
     DistortionModel, Encoding, Intrinsics, Mount, Vehicle, VehicleLimits, VehicleOverrides, VehicleSensor,

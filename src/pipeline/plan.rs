@@ -38,6 +38,10 @@ pub struct Actor {
 pub enum ActorRole {
     /// Reads samples and releases them in time.
     Source,
+    /// Puts together what several sensors saw at one time.
+    Sync,
+    /// Makes one cloud of several.
+    Concat,
     /// Decodes and resizes images.
     Prepare,
     /// Owns the device and all traces.
@@ -105,6 +109,8 @@ impl Pipeline {
             };
             match &node.kind {
                 NodeKind::Source(_) => actors.push(actor("", ActorRole::Source, RunsOn::Thread)),
+                NodeKind::Sync(_) => actors.push(actor("", ActorRole::Sync, RunsOn::Task)),
+                NodeKind::Concat(_) => actors.push(actor("", ActorRole::Concat, RunsOn::Workers(1))),
                 NodeKind::Detector(detector) => {
                     let prepare = actor(
                         "/prepare",

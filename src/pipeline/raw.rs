@@ -21,6 +21,7 @@ use super::settings::{
     Transport, WeightFormat, ZenohMode,
 };
 use super::supervision::SupervisionSettings;
+use super::sync::{RawConcat, RawSync};
 use super::temporal::RawTemporal;
 use crate::device::{
     ARENA_MIB, Backends, Bf16Sums, DeviceConfig, QUEUES, SPIN_US, THREADS, TRACE_REGION_MIB,
@@ -308,6 +309,8 @@ pub(super) enum RawNode {
     Recorder(RawRecorder),
     Jsonl(RawJsonLines),
     Compute(RawCompute),
+    Sync(RawSync),
+    Concat(RawConcat),
 }
 
 /// Plays the streams of a bag or of a simulated drive, or takes those of sensors as they come.
@@ -391,14 +394,14 @@ pub(super) enum RawInput {
     Many(#[schemars(length(min = 1))] Vec<String>),
 }
 
-/// Runs a model on every image or sweep of its input.
+/// Runs a model on every image, sweep or set of its input.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Detector")]
 pub(super) struct RawDetector {
     /// Name of the model, one of `models`.
     pub(super) model: String,
-    /// The source or sources.
+    /// The source or sources, or the nodes of kind `sync` or `concat`.
     #[expect(dead_code, reason = "names are read from the tree, where their places are")]
     pub(super) input: RawInput,
     /// Workers that prepare the network's input. The order within a stream is kept. A model that keeps earlier sweeps has
@@ -410,6 +413,10 @@ pub(super) struct RawDetector {
     #[serde(default = "default_workers")]
     #[schemars(range(min = 1, max = 64))]
     pub(super) finish_workers: u16,
+    /// Longest time that a sweep waits for a transform that comes later than it, in milliseconds.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 1_000))]
+    pub(super) pose_wait_ms: u32,
     /// What happens to a frame that waits for the device when its deadline (`deadline_ms` of its source) passes.
     #[serde(default)]
     pub(super) on_late: OnLate,

@@ -14,6 +14,7 @@ use super::problem::Problem;
 use super::ros2::{RawRos2, Ros2PublisherSettings, Ros2Settings, Subscribe};
 use super::scheduling::{BatchSettings, OnLate};
 use super::supervision::SupervisionSettings;
+use super::sync::{ConcatSettings, SyncSettings};
 use super::temporal::TemporalSettings;
 use super::vehicle::Mount;
 use super::words::words;
@@ -291,6 +292,10 @@ pub enum NodeKind {
     JsonLines(JsonLinesSettings),
     /// Does busy work of a stated cost.
     Compute(ComputeSettings),
+    /// Puts together what several sensors saw at one time.
+    Sync(SyncSettings),
+    /// Makes one cloud of those in a set.
+    Concat(ConcatSettings),
 }
 
 impl NodeKind {
@@ -304,6 +309,8 @@ impl NodeKind {
             Self::Recorder(_) => "recorder",
             Self::JsonLines(_) => "jsonl",
             Self::Compute(_) => "compute",
+            Self::Sync(_) => "sync",
+            Self::Concat(_) => "concat",
         }
     }
 }
@@ -426,6 +433,8 @@ pub struct DetectorSettings {
     pub prepare_workers: u16,
     /// Workers that decode network outputs, at least 1.
     pub finish_workers: u16,
+    /// Longest wait for a transform that comes later than its sweep, in milliseconds.
+    pub pose_wait_ms: u32,
     /// What happens to a frame that waits for the device when its deadline passes.
     pub on_late: OnLate,
 }

@@ -112,6 +112,7 @@ impl BagFeed {
                 log_time_ns,
                 data,
                 beside: Vec::new(),
+                parts: Vec::new(),
             };
             if !stage.hand_over(message) {
                 return Pass::Over;

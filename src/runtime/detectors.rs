@@ -21,6 +21,7 @@ use super::owner::{DescribeDevice, DeviceOwner, FRAMES_UNDER_WAY, LaneArgs, Owne
 use super::poses::Poses;
 use super::prepare::Prepare;
 use super::run::Shared;
+use super::sets;
 use super::stage::{Stage, StageLogic};
 use super::supervision::{RunsIn, WhenGivenUp, supervise};
 use crate::device::DeviceConfig;
@@ -161,6 +162,7 @@ pub(super) async fn start_detectors(
     endings.push(ending("device".into(), owner));
 
     let world = hosts.iter().find_map(|host| host.world_frame.as_deref());
+    let world = world.or_else(|| sets::world_frame(pipeline));
     let poses = world.map(|world| Arc::new(Poses::new(world)));
     if let Some(poses) = &poses {
         poses.mount(&pipeline.mounts);
@@ -198,6 +200,7 @@ pub(super) async fn start_detectors(
             ledger: Arc::clone(&shared.ledger),
             clock: shared.clock,
             poses: poses.clone().filter(|_| host.world_frame.is_some()),
+            pose_wait: Duration::from_millis(settings.pose_wait_ms.into()),
             deterministic: shared.turns.is_some(),
             clouds: Mutex::new(Vec::new()),
             pixels: Mutex::new(Vec::new()),
@@ -255,7 +258,7 @@ pub(super) async fn start_detectors(
 }
 
 /// Starts a stage under supervision.
-fn start_stage<L: StageLogic>(name: &str, stage: Stage<L>, shared: &Shared) -> Ending {
+pub(super) fn start_stage<L: StageLogic>(name: &str, stage: Stage<L>, shared: &Shared) -> Ending {
     let watch = shared.watch(name);
     let stage = stage.watched(&watch);
     supervise(&watch, stage, RunsIn::Task, WhenGivenUp::End, shared)

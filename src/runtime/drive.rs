@@ -278,5 +278,6 @@ fn plain(message: BagMessage, beside: Vec<BagMessage>) -> Message {
         log_time_ns: message.log_time_ns,
         data: message.data,
         beside,
+        parts: Vec::new(),
     }
 }

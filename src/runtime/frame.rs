@@ -61,6 +61,34 @@ pub struct Message {
     pub data: Vec<u8>,
     /// What goes with it and is recorded where it is: transforms and the truth of a simulated drive.
     pub beside: Vec<BagMessage>,
+    /// What it is made of, where it is of several sensors: one for each member of the set, in the configured order.
+    pub parts: Vec<Part>,
+}
+
+/// ROS-like type name of a message that is a set of others: it has no bytes of its own, all is in its parts.
+pub const SET_TYPE: &str = "sensorium/FrameSet";
+
+/// One member of a message that is made of several.
+#[derive(Debug, Clone)]
+pub struct Part {
+    /// Topic of the sensor.
+    pub topic: Arc<str>,
+    /// Sensor stamp in nanoseconds; that of the set where the member is missing.
+    pub stamp_ns: i64,
+    /// Coordinate frame of the sensor; empty where the member is missing.
+    pub frame_id: Arc<str>,
+    /// What it sent; `None` where it is missing.
+    pub message: Option<Arc<Message>>,
+    /// Where the sensor was, as [`FrameMeta::world_from_sensor`] has it.
+    pub world_from_sensor: Option<[f64; 16]>,
+}
+
+impl Message {
+    /// Topics of the sensors that are missing in it; none for a message of one sensor.
+    pub fn missing(&self) -> impl Iterator<Item = &Arc<str>> {
+        let missing = self.parts.iter().filter(|part| part.message.is_none());
+        missing.map(|part| &part.topic)
+    }
 }
 
 /// A frame on its way; `T` is what the last stage made of it.

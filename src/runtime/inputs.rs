@@ -6,7 +6,7 @@ use futures_util::stream::FuturesUnordered;
 
 use super::RuntimeError;
 use super::bag_feed::BagFeed;
-use super::control::SourceLink;
+use super::control::{OutletStreams, Places, SourceLink};
 use super::detectors::StartedDetectors;
 use super::drive::{DriveDesk, DriveFeed, TruthLog, drive_topics};
 use super::ending::Ending;
@@ -15,12 +15,13 @@ use super::models;
 use super::outlets::Audiences;
 use super::ros::{self, LiveDesk, LiveFeed, RosGraph, type_of};
 use super::run::{RunOptions, Shared};
+use super::sets::{self, StartedSets};
 use super::source::{Feed, Outlet, OutletLink, Place, Source, SourceArgs, TopicDesk};
 use super::supervision::{RunsIn, WhenGivenUp, supervise};
 use super::topics::{PlayedTopic, choose_topics, transform_topics};
 use crate::io::bag::Bag;
 use crate::perception::Sensor;
-use crate::pipeline::{Node, NodeKind, Pipeline, Rate, SourceSettings, Topics};
+use crate::pipeline::{Node, NodeKind, Pipeline, Rate, SourceSettings, SyncMember, Topics};
 
 /// A source that is ready to play.
 pub(super) struct OpenSource {
@@ -57,7 +58,19 @@ pub(super) fn open_sources(
             Some(drive) => {
                 let sensors = sensors_behind(pipeline, node, &sensor_of);
                 let wanted = renamed(pipeline, &settings.topics)?;
-                let topics = drive_topics(&node.name, &drive, &wanted, &sensors)?;
+                let members = sets::members_of(pipeline, &node.name)?;
+                let topics = match members.is_empty() {
+                    true => drive_topics(&node.name, &drive, &wanted, &sensors)?,
+                    false => {
+                        let mut topics = drive_topics(&node.name, &drive, &wanted, &[])?;
+                        topics.retain(|topic| {
+                            let mut members = members.iter();
+                            sensors.contains(&topic.sensor)
+                                || members.any(|member| *member.topic == *topic.name)
+                        });
+                        topics
+                    }
+                };
                 let feed = DriveFeed::new(&drive, &topics, truth.clone());
                 OpenSource {
                     node: node.name.clone(),
@@ -144,12 +157,16 @@ fn open_bag(
     }
     let sensors = sensors_behind(pipeline, node, sensor_of);
     let wanted = renamed(pipeline, &settings.topics)?;
-    let topics = choose_topics(&node.name, &bag, &wanted, &sensors)?;
+    let members = sets::members_of(pipeline, &node.name)?;
+    let topics = match members.is_empty() {
+        true => choose_topics(&node.name, &bag, &wanted, &sensors)?,
+        false => with_members(&node.name, &bag, &wanted, &sensors, &members)?,
+    };
     let played = |name: &str| topics.iter().any(|topic| *topic.name == *name);
     let frames = bag.topics().iter().filter(|topic| played(&topic.name));
     let frames = frames.map(|topic| topic.messages).sum();
     let mut all: Vec<Arc<str>> = topics.iter().map(|topic| Arc::clone(&topic.name)).collect();
-    if sensors.contains(&Sensor::Lidar) {
+    if sensors.contains(&Sensor::Lidar) || !members.is_empty() {
         all.extend(transform_topics(&bag));
     }
     let feed = BagFeed::new(&node.name, bag, all);
@@ -174,6 +191,31 @@ fn renamed(pipeline: &Pipeline, topics: &Topics) -> Result<Topics, RuntimeError>
         _ => topic.clone(),
     });
     Ok(Topics::Listed(named.collect()))
+}
+
+/// The topics of a bag that are played where sets are made of some of them.
+fn with_members(
+    node: &str,
+    bag: &Bag,
+    wanted: &Topics,
+    sensors: &[Sensor],
+    members: &[SyncMember],
+) -> Result<Vec<PlayedTopic>, RuntimeError> {
+    const ANY: &[Sensor] = &[Sensor::Camera, Sensor::Lidar];
+    let mut topics = match wanted {
+        Topics::Listed(_) => return choose_topics(node, bag, wanted, ANY),
+        Topics::Auto if sensors.is_empty() => Vec::new(),
+        Topics::Auto => choose_topics(node, bag, wanted, sensors)?,
+    };
+    for member in members {
+        let is_there = bag.topics().iter().any(|topic| *topic.name == *member.topic);
+        // Another source may have it; that one of them does is checked when all are open.
+        if is_there && !topics.iter().any(|topic| *topic.name == *member.topic) {
+            let listed = Topics::Listed(vec![member.topic.clone()]);
+            topics.extend(choose_topics(node, bag, &listed, ANY)?);
+        }
+    }
+    Ok(topics)
 }
 
 /// What the detectors behind a source take.
@@ -212,36 +254,48 @@ fn open_live(
         reason,
     };
     let sensors = sensors_behind(pipeline, node, sensor_of);
-    let [sensor] = sensors[..] else {
-        return Err(refuse(
-            "the detectors behind it take images and point clouds: use a source for each".into(),
-        ));
+    let members = sets::members_of(pipeline, &node.name)?;
+    let sensor_of = |topic: &str| {
+        let member = members.iter().find(|member| member.topic == topic);
+        match (member.and_then(|member| member.sensor), member, &sensors[..]) {
+            (Some(sensor), ..) => Ok(sets::sensor_of(sensor)),
+            (None, _, &[sensor]) => Ok(sensor),
+            (None, Some(_), _) => Err(refuse(format!(
+                "what the member {topic} sends is not known before it comes: say `sensor: camera` or `sensor: lidar`"
+            ))),
+            (None, None, []) => Err(refuse(format!("nothing takes the topic {topic}"))),
+            (None, None, _) => Err(refuse(
+                "the detectors behind it take images and point clouds: use a source for each".into(),
+            )),
+        }
     };
     let Topics::Listed(names) = &settings.topics else {
         return Err(refuse("no topics to subscribe to".into()));
     };
     let mut topics: Vec<(Arc<str>, &'static str)> = Vec::new();
+    let mut played: Vec<PlayedTopic> = Vec::new();
     for name in names {
         let topic = graph.topic(name).map_err(|error| refuse(error.to_string()))?;
         if topics.iter().any(|(known, _)| **known == *topic) {
             return Err(refuse(format!("the topic {topic} is named twice")));
         }
+        let sensor = sensor_of(&topic)?;
         let type_name = type_of(sensor, &topic);
+        played.push(PlayedTopic::new(&topic, sensor));
         topics.push((topic.into(), type_name));
     }
+    // Topics that are added later are of the sensor of the first.
+    let sensor = played.first().map_or(Sensor::Lidar, |topic| topic.sensor);
     let desk = LiveDesk::new(graph, sensor, &topics);
     Ok(OpenSource {
         node: node.name.clone(),
         settings: settings.clone(),
-        topics: topics
-            .iter()
-            .map(|(topic, _)| PlayedTopic::new(topic, sensor))
-            .collect(),
         feed: Box::new(LiveFeed {
             graph: Arc::clone(graph),
             desk: Arc::clone(&desk),
-            transforms: sensor == Sensor::Lidar,
+            transforms: !members.is_empty() || played.iter().any(|topic| topic.sensor == Sensor::Lidar),
         }),
+        topics: played,
         desk,
         frames: 0,
     })
@@ -251,14 +305,18 @@ fn open_live(
 pub(super) fn start_sources(
     sources: Vec<OpenSource>,
     pipeline: &Pipeline,
-    mut detectors: StartedDetectors,
+    (mut detectors, mut sets): (StartedDetectors, StartedSets),
     audiences: Audiences,
     shared: &Shared,
     options: &RunOptions,
     endings: &mut FuturesUnordered<Ending>,
 ) {
-    let is_detector = |node: &&Node| matches!(node.kind, NodeKind::Detector(_));
-    let detector_count = pipeline.nodes.iter().filter(is_detector).count();
+    // Nodes that take what sources play.
+    let is_fed = |node: &str| {
+        let mut edges = pipeline.edges.iter();
+        edges.any(|edge| edge.to == node && sources.iter().any(|source| source.node == edge.from))
+    };
+    let receiver_count = pipeline.nodes.iter().filter(|node| is_fed(&node.name)).count();
     let source_count = sources.len();
     for (position, source) in sources.into_iter().enumerate() {
         let (mut outlets, mut links) = (Vec::new(), Vec::new());
@@ -276,7 +334,7 @@ pub(super) fn start_sources(
             let topics: Vec<Arc<str>> = taken.map(|topic| Arc::clone(&topic.name)).collect();
             // As long as is needed to tell streams apart.
             let mut prefix = String::new();
-            if detector_count > 1 {
+            if receiver_count > 1 {
                 prefix = format!("{} ", node.name);
             }
             if source_count > 1 {
@@ -316,6 +374,42 @@ pub(super) fn start_sources(
                 audience: audiences.get(&node.name).cloned(),
             });
             links.push(link);
+        }
+        for set in &mut sets.outlets {
+            let Some(channel) = set.inlets.remove(&source.node) else {
+                continue;
+            };
+            let mut prefix = String::new();
+            let streams = Arc::<OutletStreams>::default();
+            if receiver_count > 1 {
+                prefix = format!("{} ", set.node);
+            }
+            if source_count > 1 {
+                prefix = format!("{prefix}{} ", source.node);
+            }
+            let played = source.topics.iter();
+            for topic in played.filter(|topic| set.topics.contains(&topic.name)) {
+                let link = OutletLink {
+                    detector: set.node.as_str().into(),
+                    streams: Arc::clone(&streams),
+                    sensor: topic.sensor,
+                    prefix: prefix.clone(),
+                    timed: !shared.lossless
+                        && (source.settings.subscribe.is_some()
+                            || matches!(source.settings.rate, Rate::Times(_))),
+                };
+                let stream = link.stream(&source.node.as_str().into(), &topic.name, &shared.ledger);
+                stream.arrived(shared.clock.now_ns());
+                shared.board.add_stream(&stream);
+                link.streams.add(stream);
+            }
+            outlets.push(Outlet {
+                channel,
+                streams,
+                places: Arc::new(Places::new(usize::MAX)),
+                node: set.node.as_str().into(),
+                audience: None,
+            });
         }
         let name: Arc<str> = source.node.as_str().into();
         shared.board.add_source(SourceLink {

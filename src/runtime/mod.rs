@@ -32,6 +32,7 @@ mod poses;
 mod prepare;
 mod ros;
 mod run;
+pub mod sets;
 mod shutdown;
 mod sink_desk;
 mod sinks;
@@ -50,7 +51,7 @@ pub use control::{
 pub use drive::{TruthFrame, TruthImage};
 pub use error::RuntimeError;
 pub use footprint::{Footprint, ModelFootprint};
-pub use frame::{Detected, FrameMeta, Message, Sample};
+pub use frame::{Detected, FrameMeta, Message, Part, SET_TYPE, Sample};
 pub use health::{ActiveReason, Health, HealthReport, PipelineState, Reason, ReasonKind, StateChange};
 pub use load::{Arrivals, Load, LoadTally, Loaded, Until};
 pub use models::load_model;

@@ -66,7 +66,11 @@ pub(super) fn plan_sinks<'a>(pipeline: &'a Pipeline, shared: &Shared) -> (Vec<Pl
         match &node.kind {
             NodeKind::Publisher(_) => publishers.push(plan(node)),
             NodeKind::Recorder(_) | NodeKind::JsonLines(_) => files.push(plan(node)),
-            NodeKind::Source(_) | NodeKind::Detector(_) | NodeKind::Compute(_) => {}
+            NodeKind::Source(_)
+            | NodeKind::Detector(_)
+            | NodeKind::Compute(_)
+            | NodeKind::Sync(_)
+            | NodeKind::Concat(_) => {}
         }
     }
     publishers.append(&mut files);
@@ -163,7 +167,9 @@ pub(super) async fn start_sink(
         NodeKind::Publisher(PublisherSettings::Ros2(_))
         | NodeKind::Source(_)
         | NodeKind::Detector(_)
-        | NodeKind::Compute(_) => None,
+        | NodeKind::Compute(_)
+        | NodeKind::Sync(_)
+        | NodeKind::Concat(_) => None,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::mem::{Discriminant, discriminant};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use crate::io::cdr::CdrError;
@@ -14,12 +14,26 @@ use crate::pipeline::Mount;
 /// How long a trouble is told of after it was met.
 const RECENT: Duration = Duration::from_secs(1);
 
-/// The transforms that the sources have played so far.
+/// The transforms that the sources have played so far. Lookups never wait for transforms that are being taken in: there are
+/// two buffers, and while one is written to, the other one is read.
 #[derive(Debug)]
 pub(crate) struct Poses {
     world: String,
-    buffer: Mutex<TfBuffer>,
+    /// What lookups read. The lock is held for as long as it takes to share or to exchange it.
+    shown: RwLock<Arc<TfBuffer>>,
+    writer: Mutex<Writer>,
+    /// Messages taken so far.
+    taken: Mutex<u64>,
+    more: Condvar,
     troubles: Mutex<Troubles>,
+}
+
+/// The buffer that is not read.
+#[derive(Debug, Default)]
+struct Writer {
+    spare: Arc<TfBuffer>,
+    /// The message that the other buffer has and this one has not.
+    behind: Option<(Vec<u8>, bool)>,
 }
 
 /// Lookups that failed.
@@ -36,7 +50,10 @@ impl Poses {
     pub(crate) fn new(world: &str) -> Self {
         Self {
             world: world.to_owned(),
-            buffer: Mutex::new(TfBuffer::default()),
+            shown: RwLock::default(),
+            writer: Mutex::default(),
+            taken: Mutex::default(),
+            more: Condvar::new(),
             troubles: Mutex::default(),
         }
     }
@@ -66,8 +83,9 @@ impl Poses {
         let message = TfMsg {
             transforms: placed.collect(),
         };
-        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
-        buffer.insert(&message, true);
+        if let Err(error) = message.encode().and_then(|message| self.take(&message, true)) {
+            tracing::warn!(%error, "where the sensors sit cannot be taken");
+        }
     }
 
     /// Takes the transforms of a message. What cannot be believed is left out and counted by the buffer.
@@ -75,10 +93,30 @@ impl Poses {
     /// # Errors
     /// The message cannot be read.
     pub(crate) fn take(&self, message: &[u8], fixed: bool) -> Result<(), CdrError> {
-        let message = TfMsg::decode(message)?;
-        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
-        let update = buffer.insert(&message, fixed);
-        drop(buffer);
+        let transforms = TfMsg::decode(message)?;
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let Writer { spare, behind } = &mut *writer;
+        let behind = behind.replace((message.to_vec(), fixed));
+        let buffer = match Arc::get_mut(spare) {
+            Some(buffer) => {
+                if let Some((message, fixed)) = behind {
+                    buffer.insert(&TfMsg::decode(&message)?, fixed);
+                }
+                buffer
+            }
+            // A lookup that takes its time still has it.
+            None => {
+                *spare = Arc::new(TfBuffer::clone(&self.shown()));
+                Arc::make_mut(spare)
+            }
+        };
+        let update = buffer.insert(&transforms, fixed);
+        let mut shown = self.shown.write().unwrap_or_else(PoisonError::into_inner);
+        std::mem::swap(&mut *shown, spare);
+        drop(shown);
+        drop(writer);
+        *self.taken.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.more.notify_all();
         if update.jumps_back > 0 {
             self.note(
                 "transforms jumped back in time; those before are forgotten".to_owned(),
@@ -88,6 +126,10 @@ impl Poses {
         Ok(())
     }
 
+    fn shown(&self) -> Arc<TfBuffer> {
+        Arc::clone(&self.shown.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// The frame in which vehicles move.
     pub(crate) fn world(&self) -> &str {
         &self.world
@@ -95,22 +137,44 @@ impl Poses {
 
     /// Where a frame was in the world, for whoever only wants to look: what is not known is no trouble.
     pub(crate) fn placed(&self, frame_id: &str, stamp_ns: i64) -> Option<Transform> {
-        let buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
-        buffer.lookup(&self.world, frame_id, stamp_ns).ok()
+        self.shown().lookup(&self.world, frame_id, stamp_ns).ok()
     }
 
-    /// The rigid transform from a sensor's frame to the world's, row by row; `None` where it is not known.
-    pub(crate) fn world_from(&self, frame_id: &str, stamp_ns: i64) -> Option<[f64; 16]> {
-        let buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = buffer.lookup(&self.world, frame_id, stamp_ns);
-        drop(buffer);
-        match found {
-            Ok(pose) => Some(pose.matrix()),
-            Err(error) => {
-                let text = format!("where {frame_id} was is not known: {error}");
+    /// The rigid transform from a sensor's frame to the world's, row by row; `None` where it is not known, and did not
+    /// become so within `wait`.
+    pub(crate) fn world_from(&self, frame_id: &str, stamp_ns: i64, wait: Duration) -> Option<[f64; 16]> {
+        let found = self.lookup_within(&self.world, frame_id, stamp_ns, wait);
+        found.ok().map(|pose| pose.matrix())
+    }
+
+    /// The transform that takes points of `source` to `target` at a time. One that may still come is waited for, at most
+    /// for `wait`.
+    ///
+    /// # Errors
+    /// Any [`TfError`].
+    pub(crate) fn lookup_within(
+        &self,
+        target: &str,
+        source: &str,
+        stamp_ns: i64,
+        wait: Duration,
+    ) -> Result<Transform, TfError> {
+        let until = Instant::now() + wait;
+        loop {
+            let taken = *self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+            let found = self.shown().lookup(target, source, stamp_ns);
+            let Err(error) = found else { return found };
+            let left = until.saturating_duration_since(Instant::now());
+            // What is older than all that is known will never be known.
+            let hopeless = matches!(error, TfError::ExtrapolationPast { .. });
+            if hopeless || left.is_zero() {
+                let text = format!("where {source} was is not known: {error}");
                 self.note(text, Some(discriminant(&error)));
-                None
+                return Err(error);
             }
+            let counter = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+            let unchanged = |counter: &mut u64| *counter == taken;
+            drop(self.more.wait_timeout_while(counter, left, unchanged));
         }
     }
 
@@ -178,7 +242,7 @@ mod tests {
         poses.take(&transform(vehicle_ns + 100_000_000), false)?;
         assert!(poses.recent_trouble().is_none());
         for i in 0..10 {
-            assert_eq!(poses.world_from("lidar", sensor_ns + i), None);
+            assert_eq!(poses.world_from("lidar", sensor_ns + i, Duration::ZERO), None);
         }
         let trouble = poses.recent_trouble().unwrap_or_default();
         assert!(
@@ -187,7 +251,55 @@ mod tests {
         );
         let logged = poses.troubles.lock().map_or(0, |troubles| troubles.logged.len());
         assert_eq!(logged, 1, "one line for ten sweeps");
-        assert!(poses.world_from("lidar", vehicle_ns).is_some());
+        assert!(poses.world_from("lidar", vehicle_ns, Duration::ZERO).is_some());
+        Ok(())
+    }
+
+    /// Every transform is in both buffers, also where a lookup holds one of them for long.
+    #[test]
+    fn lookups_see_every_transform_whichever_buffer_they_read() -> Result<(), CdrError> {
+        let poses = Poses::new("map");
+        let start_ns = 1_568_785_504_000_000_000;
+        let stamp_ns = |i: i64| start_ns + i * 10_000_000;
+        let mut held = Vec::new();
+        for i in 0..200 {
+            poses.take(&transform(stamp_ns(i)), false)?;
+            if i % 7 == 0 {
+                held.push(poses.shown());
+            }
+            if i % 31 == 0 {
+                held.clear();
+            }
+            for known in 0..=i {
+                let found = poses.world_from("lidar", stamp_ns(known), Duration::ZERO);
+                assert!(found.is_some(), "{known} of {i}");
+            }
+        }
+        // As where a bag is played again: what was known of the time after is forgotten, in both buffers.
+        for i in 0..3 {
+            poses.take(&transform(stamp_ns(i)), false)?;
+            assert_eq!(poses.world_from("lidar", stamp_ns(150), Duration::ZERO), None);
+            assert!(poses.world_from("lidar", stamp_ns(i), Duration::ZERO).is_some());
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_transform_that_comes_late_is_waited_for_and_one_that_cannot_come_is_not() -> Result<(), CdrError> {
+        let poses = Poses::new("map");
+        let stamp_ns = 1_568_785_504_000_000_000;
+        let hour = Duration::from_secs(3_600);
+        poses.take(&transform(stamp_ns), false)?;
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| poses.world_from("lidar", stamp_ns + 5_000_000, hour));
+            let unknown =
+                scope.spawn(|| poses.lookup_within("map", "radar", stamp_ns, Duration::from_millis(1)));
+            let late = poses.take(&transform(stamp_ns + 10_000_000), false);
+            assert!(waiting.join().is_ok_and(|found| found.is_some()) && late.is_ok());
+            assert!(unknown.join().is_ok_and(|found| found.is_err()));
+        });
+        // Older than all that is known: an hour would not help.
+        assert_eq!(poses.world_from("lidar", stamp_ns - 1, hour), None);
         Ok(())
     }
 }

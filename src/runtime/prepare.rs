@@ -2,12 +2,13 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
 use super::admission::{Admission, Admitted};
 use super::channel::Sender;
-use super::frame::{Message, Prepared, Sample, Slots};
+use super::frame::{FrameMeta, Message, Part, Prepared, SET_TYPE, Sample, Slots};
 use super::poses::Poses;
 use super::slots::SlotPool;
 use super::stage::StageLogic;
@@ -20,7 +21,8 @@ use crate::io::cloud::{self, CloudError, ReadOptions};
 use crate::io::messages::{CompressedFormat, CompressedImageMsg, ImageMsg, POINT_CLOUD_TYPE, PointCloud2Msg};
 use crate::lidar::PointCloud;
 use crate::perception::{
-    HostModel, Picture, Placement, PrepareError, PreparedFrame, Sensor, SensorData, Sweep, Taken,
+    FrameSet, HostModel, MemberData, Picture, Placement, PrepareError, PreparedFrame, Sensor, SensorData,
+    SetMember, Sweep, Taken,
 };
 use crate::telemetry::{DropReason, FrameSizes, Ledger, MonotonicClock, Stage};
 
@@ -45,6 +47,8 @@ pub(crate) struct Prepare {
     pub clock: MonotonicClock,
     /// Where the vehicle was; `None` where no model asks.
     pub poses: Option<Arc<Poses>>,
+    /// Longest wait for a transform that comes later than its sweep.
+    pub pose_wait: Duration,
     /// Where the sensor was is what was known when the frame was released.
     pub deterministic: bool,
     /// Memory of clouds, to be used again.
@@ -222,6 +226,9 @@ impl Prepare {
             Sensor::Lidar => self.with_sweep(sample, |sweep| {
                 Ok(self.model.prepare(&SensorData::Sweep(sweep), &mut inputs)?)
             }),
+            Sensor::Set => self.with_set(sample, |set| {
+                Ok(self.model.prepare(&SensorData::Set(set), &mut inputs)?)
+            }),
         }
     }
 
@@ -248,13 +255,98 @@ impl Prepare {
         used
     }
 
+    /// Decodes every member of a set and shows the set to `use_set`. One that cannot be decoded costs the set.
+    fn with_set<T>(
+        &self,
+        sample: &Sample<()>,
+        use_set: impl FnOnce(FrameSet<'_>) -> Result<T, Trouble>,
+    ) -> Result<T, Trouble> {
+        let pixels = || self.pixels.lock().unwrap_or_else(PoisonError::into_inner);
+        let clouds = || self.clouds.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = sample.message.parts.len();
+        let mut memory: Vec<(Vec<u8>, PointCloud)> = Vec::with_capacity(count);
+        for _ in 0..count {
+            memory.push((
+                pixels().pop().unwrap_or_default(),
+                clouds().pop().unwrap_or_default(),
+            ));
+        }
+        let used = self.members(sample, &mut memory).and_then(|members| {
+            use_set(FrameSet {
+                stream: &sample.meta.stream,
+                stamp_ns: sample.meta.stamp_ns,
+                members: &members,
+                partial: members.iter().any(|member| member.data.is_none()),
+            })
+        });
+        let (images, points): (Vec<_>, Vec<_>) = memory.into_iter().unzip();
+        pixels().extend(images);
+        clouds().extend(points);
+        used
+    }
+
+    /// The members of a set, decoded into `memory`, which has one place for each.
+    fn members<'a>(
+        &self,
+        sample: &'a Sample<()>,
+        memory: &'a mut [(Vec<u8>, PointCloud)],
+    ) -> Result<Vec<SetMember<'a>>, Trouble> {
+        if &*sample.message.type_name != SET_TYPE {
+            return Err(Trouble::Type {
+                found: Arc::clone(&sample.message.type_name),
+                expected: Sensor::Set,
+            });
+        }
+        let options = DecodeOptions {
+            at_least_px: self.model.decode_at_least_px(),
+        };
+        let parts = sample.message.parts.iter().zip(memory);
+        let member = |(part, (pixels, cloud)): (&'a Part, &'a mut (Vec<u8>, PointCloud))| {
+            let data = match &part.message {
+                None => None,
+                Some(message) if &*message.type_name == POINT_CLOUD_TYPE => {
+                    read_cloud(message, cloud)?;
+                    Some(MemberData::Sweep(Sweep {
+                        stream: &sample.meta.stream,
+                        stamp_ns: part.stamp_ns,
+                        points: cloud.columns(),
+                        world_from_sensor: self.world_from(
+                            &part.frame_id,
+                            part.stamp_ns,
+                            part.world_from_sensor,
+                        ),
+                    }))
+                }
+                Some(message) => Some(MemberData::Image(picture_of(message, options, pixels)?)),
+            };
+            Ok(SetMember {
+                name: &part.topic,
+                stamp_ns: part.stamp_ns,
+                frame_id: &part.frame_id,
+                data,
+            })
+        };
+        parts.map(member).collect()
+    }
+
     /// Where the sensor was; `None` where that is not known, or the model does not ask.
     fn world_from_sensor(&self, sample: &Sample<()>) -> Option<[f64; 16]> {
+        let FrameMeta {
+            frame_id,
+            stamp_ns,
+            world_from_sensor,
+            ..
+        } = &sample.meta;
+        self.world_from(frame_id, *stamp_ns, *world_from_sensor)
+    }
+
+    /// Where a sensor was; `then` is what was known of that when its message was released.
+    fn world_from(&self, frame_id: &str, stamp_ns: i64, then: Option<[f64; 16]>) -> Option<[f64; 16]> {
         if self.deterministic {
-            return sample.meta.world_from_sensor;
+            return then;
         }
         let poses = self.poses.as_ref()?;
-        poses.world_from(&sample.meta.frame_id, sample.meta.stamp_ns)
+        poses.world_from(frame_id, stamp_ns, self.pose_wait)
     }
 }
 
@@ -278,6 +370,15 @@ fn with_image<T>(
     pixels: &mut Vec<u8>,
     use_image: impl FnOnce(Picture<'_>) -> Result<T, Trouble>,
 ) -> Result<T, Trouble> {
+    use_image(picture_of(message, options, pixels)?)
+}
+
+/// The image of a message; a compressed one is decoded into `pixels`.
+fn picture_of<'a>(
+    message: &'a Message,
+    options: DecodeOptions,
+    pixels: &'a mut Vec<u8>,
+) -> Result<Picture<'a>, Trouble> {
     match &*message.type_name {
         "sensor_msgs/msg/Image" => {
             let raw = ImageMsg::decode(&message.data)?;
@@ -289,7 +390,7 @@ fn with_image<T>(
                 raw.step as usize,
                 format,
             )?;
-            use_image(image.into())
+            Ok(image.into())
         }
         "sensor_msgs/msg/CompressedImage" => {
             let compressed = CompressedImageMsg::decode(&message.data)?;
@@ -298,7 +399,7 @@ fn with_image<T>(
                 false => options,
             };
             let decoded = decode_into(compressed.data, options, pixels)?;
-            use_image(Picture {
+            Ok(Picture {
                 pixels: as_published(decoded.image, compressed.format)?,
                 full_size_px: decoded.full_size_px,
             })

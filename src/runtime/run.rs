@@ -22,6 +22,7 @@ use super::models;
 use super::outlets::{GraphSinks, plan_sinks, start_sinks};
 use super::poses::Poses;
 use super::ros::{self, RosGraph};
+use super::sets::{self, start_sets};
 use super::shutdown::Shutdown;
 use super::sink_desk::SinkDesk;
 use super::sinks::check_outputs;
@@ -358,7 +359,11 @@ async fn run_to_the_end(
         let streams = |source: &OpenSource| (source.node.clone(), source.topics.clone());
         let graph = graph.as_ref().map(|graph| GraphSinks {
             graph: Arc::clone(graph),
-            streams: sources.iter().map(streams).collect(),
+            streams: sources
+                .iter()
+                .map(streams)
+                .chain(sets::streams(pipeline))
+                .collect(),
             poses: started_detectors.poses.clone(),
         });
         let audiences =
@@ -377,13 +382,21 @@ async fn run_to_the_end(
                 .collect();
             options.progress.subscribes(&source.node, &topics);
         }
+        let sets = start_sets(
+            pipeline,
+            &sources,
+            &mut started_detectors,
+            &audiences,
+            &shared,
+            &mut endings,
+        )?;
         graph_log = start_compute(pipeline, &shared, options.load.as_ref(), &mut endings);
         // Before the first frame, so that what happens to it is told as a change.
         shared.board.started();
         start_sources(
             sources,
             pipeline,
-            started_detectors,
+            (started_detectors, sets),
             audiences,
             &shared,
             &options,

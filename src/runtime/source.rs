@@ -8,6 +8,7 @@ use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use kameo::actor::{ActorRef, WeakActorRef};
 use kameo::error::ActorStopReason;
@@ -476,7 +477,8 @@ impl Source {
             within_capacity: None,
             device_restarts: 0,
             turn,
-            world_from_sensor: poses.and_then(|poses| poses.world_from(header.frame_id, stamp_ns)),
+            world_from_sensor: poses
+                .and_then(|poses| poses.world_from(header.frame_id, stamp_ns, Duration::ZERO)),
         };
         if let Some(trace) = self.ledger.trace() {
             trace.passed_last(&self.node, id, &meta.times);

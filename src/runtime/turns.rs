@@ -28,6 +28,19 @@ pub struct Turn {
     message: u64,
     /// Position of the receiver among those that the message goes to.
     receiver: u32,
+    /// What was made of it, among all that was made.
+    made: [u16; 3],
+}
+
+impl Turn {
+    /// The turn of what is made of a frame of this turn, by its position at so many steps; 0 is the frame itself.
+    pub(crate) fn made(self, step: usize, position: usize) -> Self {
+        let mut made = self.made;
+        if let Some(place) = made.get_mut(step) {
+            *place = u16::try_from(position + 1).unwrap_or(u16::MAX);
+        }
+        Self { made, ..self }
+    }
 }
 
 /// The order of a run. All that is under way has a turn here, from its release to when its result is in the channels of
@@ -132,6 +145,13 @@ impl Turns {
         }
     }
 
+    /// A frame that was made of others is under way from now on.
+    pub(crate) fn begin(&self, frame: FrameId, turn: Turn) {
+        let mut state = self.lock();
+        state.under_way.insert(turn);
+        state.turn_of.insert(frame, turn);
+    }
+
     /// The first turn that is under way.
     fn first(&self) -> Option<Turn> {
         self.lock().under_way.first().copied()
@@ -161,6 +181,7 @@ impl Release {
         let turn = Turn {
             message: self.message,
             receiver: u32::try_from(receiver).unwrap_or(u32::MAX),
+            made: [0; 3],
         };
         let mut state = self.turns.lock();
         state.under_way.insert(turn);

@@ -121,9 +121,9 @@ pub(super) fn decode(
         let image = image.ok_or_else(|| Problem::Input("images: missing: expected one image".to_owned()))?;
         (Frame::Image(image.image), image.camera, None)
     };
-    let default_frame = match facts.sensor == Sensor::Camera {
-        true => "camera",
-        false => "base_link",
+    let default_frame = match facts.sensor {
+        Sensor::Camera => "camera",
+        Sensor::Lidar | Sensor::Set => "base_link",
     };
     Ok(Decoded {
         frame,

@@ -294,7 +294,7 @@ fn predict(
                 stream,
                 stamp_ns,
                 world_from_sensor,
-                reset: false,
+                reset: reset || alone,
             };
             model.run_arrays(&arrays, &taken, frame_id, params)
         }

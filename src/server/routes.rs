@@ -182,9 +182,10 @@ async fn info(Extract(state): Extract<Arc<State>>) -> Result<Json<InfoAnswer>, P
     let facts = state.facts()?;
     let of = |name: &str| facts.info.get(name).cloned().unwrap_or(Value::Null);
     let kind = input_of(facts.sensor);
-    let io = match facts.sensor == Sensor::Camera {
-        true => "one image -> boxes in the image",
-        false => "one point cloud -> boxes in space",
+    let io = match facts.sensor {
+        Sensor::Camera => "one image -> boxes in the image",
+        Sensor::Lidar => "one point cloud -> boxes in space",
+        Sensor::Set => "what several sensors saw at one time -> boxes in space",
     };
     let variants = of("variants");
     let variant = variants

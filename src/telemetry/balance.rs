@@ -43,6 +43,12 @@ pub enum DropReason {
     SinkFailed,
     /// Still under way when the run was stopped.
     ShuttingDown,
+    /// Of a set that was released without it, or dropped for what it lacked.
+    Unmatched,
+    /// Another message of its sensor took its place in the set.
+    Superseded,
+    /// The clock of its sensor is not that of the other sensors of the set.
+    Unsynchronised,
     /// The worker that held the frame stood still for too long.
     Stalled,
     /// The stream is paused.
@@ -69,6 +75,9 @@ impl DropReason {
             Self::StreamRejected => "stream_rejected",
             Self::SinkFailed => "sink_failed",
             Self::ShuttingDown => "shutting_down",
+            Self::Unmatched => "unmatched",
+            Self::Superseded => "superseded",
+            Self::Unsynchronised => "unsynchronised",
             Self::Stalled => "stalled",
             Self::StreamPaused => "stream_paused",
         }

@@ -31,6 +31,9 @@ pub struct FrameLine<'a> {
     /// without states, it is the first since a lost device was opened again. Left out where it is false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fresh: bool,
+    /// Topics of the sensors that are missing in a set or in a cloud that is made of one; left out where none is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<&'a str>,
 }
 
 /// What was found in a frame.
@@ -128,6 +131,7 @@ mod tests {
             latency_us: Some(&times),
             dropped_before: 2,
             fresh: true,
+            missing: vec!["/lidar/left"],
         };
         assert_eq!(
             serde_json::to_string(&line).unwrap(),
@@ -135,7 +139,8 @@ mod tests {
                 r#"{"stream":"/cam","seq":7,"stamp_ns":1700000000123456789,"frame_id":"cam_optical","#,
                 r#""detections":[{"label":"dog \"x\"","label_id":1,"score":0.8553,"#,
                 r#""box_xyxy":[0.1,2.0,300.25,0.001]}],"#,
-                r#""latency_us":{"ingest":2.5,"replay":6.501,"total":9.001},"dropped_before":2,"fresh":true}"#
+                r#""latency_us":{"ingest":2.5,"replay":6.501,"total":9.001},"dropped_before":2,"fresh":true,"#,
+                r#""missing":["/lidar/left"]}"#
             )
         );
     }
@@ -153,6 +158,7 @@ mod tests {
             latency_us: None,
             dropped_before: 0,
             fresh: false,
+            missing: Vec::new(),
         };
         assert_eq!(
             serde_json::to_string(&line).unwrap(),

@@ -7,6 +7,7 @@ mod hostile;
 mod mistakes;
 mod overrides;
 mod plan;
+mod sets;
 #[path = "../support/mod.rs"]
 mod support;
 mod yolox_params;

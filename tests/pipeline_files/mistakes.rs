@@ -16,7 +16,7 @@ const MISTAKES: &[(&str, &str, &[&str])] = &[
         "kind: source",
         "knd: source",
         &[
-            "p.yaml:16:3: `nodes.camera` has no `kind` | expected `kind:` with `source`, `detector`, `publisher`, `recorder`, `jsonl` or `compute`",
+            "p.yaml:16:3: `nodes.camera` has no `kind` | expected `kind:` with `source`, `detector`, `publisher`, `recorder`, `jsonl`, `compute`, `sync` or `concat`",
         ],
     ),
     (

@@ -219,6 +219,11 @@ impl Model {
                 reset: false,
             },
             SensorData::Image(_) => Taken::default(),
+            SensorData::Set(set) => Taken {
+                stream: set.stream,
+                stamp_ns: set.stamp_ns,
+                ..Taken::default()
+            },
         };
         self.run_taken(data, &taken, frame_id, params)
     }
@@ -351,6 +356,9 @@ impl Model {
                 };
                 self.run_taken(&SensorData::Sweep(sweep), taken, frame_id, params)
             }
+            Sensor::Set => Err(ModelError::Prepare(PrepareError::WrongSensor {
+                expected: Sensor::Set,
+            })),
         }
     }
 

@@ -5,6 +5,7 @@ mod camera;
 mod compute;
 mod nodes;
 mod scheduling;
+mod sync;
 mod temporal;
 
 use std::collections::BTreeMap;
@@ -80,6 +81,7 @@ impl Validator<'_> {
         }
         self.check_sources(&made);
         let connected = connect::connect(tree, &made, &raw.channels, self.problems, &mut self.warnings);
+        self.check_sets(&made, &connected.edges, &models);
         let mut inactive = Vec::new();
         let mut by_place: Vec<Option<Node>> = Vec::new();
         for (entry, made) in made {

@@ -35,6 +35,8 @@ impl Validator<'_> {
             RawNode::Recorder(raw) => self.recorder(entry, &raw),
             RawNode::Jsonl(raw) => self.json_lines(entry, &raw),
             RawNode::Compute(raw) => Made::On(NodeKind::Compute(self.compute(entry, raw))),
+            RawNode::Sync(raw) => Made::On(NodeKind::Sync(self.sync(entry, raw))),
+            RawNode::Concat(raw) => Made::On(NodeKind::Concat(Self::concat(entry, raw))),
         }
     }
 
@@ -198,6 +200,7 @@ impl Validator<'_> {
             model: raw.model,
             prepare_workers: raw.prepare_workers,
             finish_workers: raw.finish_workers,
+            pose_wait_ms: raw.pose_wait_ms,
             on_late: raw.on_late,
         }
     }

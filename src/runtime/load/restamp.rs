@@ -18,6 +18,7 @@ pub(super) fn shifted(message: &Message, topic: &Arc<str>, shift_ns: u64) -> Res
         log_time_ns: message.log_time_ns.saturating_add(shift_ns),
         data,
         beside: Vec::new(),
+        parts: Vec::new(),
     })
 }
 

@@ -29,7 +29,8 @@ const STATIC_TRANSFORMS: u32 = 100;
 /// ROS type of a sensor's messages on a topic, as `image_transport` names them.
 pub(crate) fn type_of(sensor: Sensor, topic: &str) -> &'static str {
     match sensor {
-        Sensor::Lidar => POINT_CLOUD_TYPE,
+        // Sets are made of what others sent, and are no topic themselves.
+        Sensor::Lidar | Sensor::Set => POINT_CLOUD_TYPE,
         Sensor::Camera if topic.ends_with("/compressed") => COMPRESSED_IMAGE_TYPE,
         Sensor::Camera => IMAGE_TYPE,
     }
@@ -291,6 +292,7 @@ impl LiveFeed {
                 log_time_ns: u64::try_from(self.graph.clock().now_ns()).unwrap_or(0),
                 data: received.data,
                 beside: Vec::new(),
+                parts: Vec::new(),
             };
             (message, arrived)
         };

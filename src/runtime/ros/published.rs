@@ -12,7 +12,7 @@ use crate::perception::Sensor;
 /// Type of the results of a sensor's detector.
 pub(super) const fn results_type(sensor: Sensor) -> &'static str {
     match sensor {
-        Sensor::Lidar => DETECTED_OBJECTS_TYPE,
+        Sensor::Lidar | Sensor::Set => DETECTED_OBJECTS_TYPE,
         Sensor::Camera => DETECTED_OBJECTS_WITH_FEATURE_TYPE,
     }
 }

@@ -307,5 +307,6 @@ fn frame_line(sample: &Sample<Detected>, with_latency: bool) -> FrameLine<'_> {
         dropped_before: sample.payload.dropped_before,
         // Models without states have no past to lose, so of theirs only restarts are told.
         fresh: sample.meta.fresh && (sample.meta.freshness.is_some() || sample.meta.device_restarts > 0),
+        missing: sample.message.missing().map(|topic| &**topic).collect(),
     }
 }

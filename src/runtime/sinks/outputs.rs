@@ -21,9 +21,12 @@ pub(crate) fn check_outputs(pipeline: &Pipeline) -> Result<(), RuntimeError> {
         let path = match &node.kind {
             NodeKind::Recorder(settings) => &settings.path,
             NodeKind::JsonLines(settings) => &settings.path,
-            NodeKind::Source(_) | NodeKind::Detector(_) | NodeKind::Publisher(_) | NodeKind::Compute(_) => {
-                continue;
-            }
+            NodeKind::Source(_)
+            | NodeKind::Detector(_)
+            | NodeKind::Publisher(_)
+            | NodeKind::Compute(_)
+            | NodeKind::Sync(_)
+            | NodeKind::Concat(_) => continue,
         };
         let refuse = |reason: String| RuntimeError::Sink {
             node: node.name.clone(),

@@ -12,7 +12,7 @@ use crate::io::recorder::{McapRecorder, RecordChannel, RecordCompression};
 use crate::outputs::{DetectedObjects, Detections};
 use crate::runtime::RuntimeError;
 use crate::runtime::error::told;
-use crate::runtime::frame::{Detected, Sample};
+use crate::runtime::frame::{Detected, Message, SET_TYPE, Sample};
 
 /// Records results, and the images they belong to.
 #[derive(Debug)]
@@ -30,6 +30,8 @@ pub(crate) struct RecorderSink {
     channels: HashMap<Arc<str>, (Option<RecordChannel>, RecordChannel)>,
     /// Channel of each topic that goes with them.
     beside: HashMap<Arc<str>, RecordChannel>,
+    /// What was recorded last of each member of sets: one may be in several sets.
+    members: HashMap<Arc<str>, Arc<Message>>,
 }
 
 /// Boxes that Foxglove and RViz draw.
@@ -75,6 +77,7 @@ impl RecorderSink {
             log_at_stamps,
             channels: HashMap::new(),
             beside: HashMap::new(),
+            members: HashMap::new(),
         })
     }
 
@@ -86,7 +89,8 @@ impl RecorderSink {
         if let Some(&channels) = self.channels.get(&message.topic) {
             return Ok(channels);
         }
-        let image = match self.include_images {
+        // A set has no bytes of its own: its members are recorded.
+        let image = match self.include_images && &*message.type_name != SET_TYPE {
             true => {
                 let text = definition(&message.type_name)
                     .ok_or_else(|| format!("no message definition of {} is known", message.type_name))?;
@@ -114,22 +118,45 @@ impl RecorderSink {
         Ok((image, boxes))
     }
 
+    /// The channel of a topic that goes with frames.
+    fn channel_beside(&mut self, topic: &Arc<str>, type_name: &str) -> Result<RecordChannel, String> {
+        if let Some(&channel) = self.beside.get(topic) {
+            return Ok(channel);
+        }
+        let text =
+            definition(type_name).ok_or_else(|| format!("no message definition of {type_name} is known"))?;
+        let channel = self.recorder.add_ros_channel(topic, type_name, &text);
+        let channel = channel.map_err(|e| told(&e))?;
+        self.beside.insert(Arc::clone(topic), channel);
+        Ok(channel)
+    }
+
+    /// Records the members of a set, and what goes with each, that are not recorded yet.
+    fn record_members(&mut self, set: &Message) -> Result<(), String> {
+        for part in &set.parts {
+            let Some(message) = &part.message else { continue };
+            let last = self.members.get(&part.topic);
+            if last.is_some_and(|last| Arc::ptr_eq(last, message)) {
+                continue;
+            }
+            self.members.insert(Arc::clone(&part.topic), Arc::clone(message));
+            if self.include_images {
+                let channel = self.channel_beside(&message.topic, &message.type_name)?;
+                let stamp_ns = u64::try_from(part.stamp_ns).unwrap_or(message.log_time_ns);
+                self.recorder
+                    .write(channel, message.log_time_ns, stamp_ns, &message.data)
+                    .map_err(|e| told(&e))?;
+            }
+            for beside in &message.beside {
+                self.record_beside(beside)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Records what goes with a frame.
     fn record_beside(&mut self, message: &BagMessage) -> Result<(), String> {
-        let known = self.beside.get(&message.topic).copied();
-        let channel = match known {
-            Some(channel) => channel,
-            None => {
-                let text = definition(&message.type_name)
-                    .ok_or_else(|| format!("no message definition of {} is known", message.type_name))?;
-                let channel = self
-                    .recorder
-                    .add_ros_channel(&message.topic, &message.type_name, &text);
-                let channel = channel.map_err(|e| told(&e))?;
-                self.beside.insert(Arc::clone(&message.topic), channel);
-                channel
-            }
-        };
+        let channel = self.channel_beside(&message.topic, &message.type_name)?;
         let log_time_ns = match self.log_at_stamps {
             true => message.publish_time_ns,
             false => message.log_time_ns,
@@ -160,6 +187,9 @@ impl Sink for RecorderSink {
         }
         for message in &message.beside {
             self.record_beside(message)?;
+        }
+        if &*message.type_name == SET_TYPE {
+            self.record_members(message)?;
         }
         let found = match &sample.payload.detections {
             Detections::Image(found) => image_annotations(found, stamp_ns).map_err(|e| e.to_string())?,

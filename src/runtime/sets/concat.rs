@@ -1,0 +1,217 @@
+//! The stage that makes one cloud of those in a set.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::actor::SetOutlet;
+use super::merge::{MergeError, MergeInput, merge_clouds};
+use crate::io::cdr::CdrError;
+use crate::io::cloud::{self, CloudError, ReadOptions};
+use crate::io::messages::{HeaderMsg, POINT_CLOUD_TYPE, PointCloud2Msg, field_type};
+use crate::io::tf::{TfError, Transform};
+use crate::lidar::PointCloud;
+use crate::pipeline::ConcatSettings;
+use crate::runtime::frame::{Message, Part, Sample};
+use crate::runtime::poses::Poses;
+use crate::runtime::stage::StageLogic;
+use crate::runtime::turns::Turns;
+use crate::telemetry::{DropReason, Ledger, MonotonicClock, Stage};
+
+/// The stage of one node.
+#[derive(Debug)]
+pub(super) struct Concat {
+    /// Name of the node.
+    pub(super) name: String,
+    pub(super) settings: ConcatSettings,
+    /// Name of the stream of clouds.
+    pub(super) stream: Arc<str>,
+    pub(super) poses: Arc<Poses>,
+    pub(super) outlets: Vec<SetOutlet>,
+    pub(super) ledger: Arc<Ledger>,
+    pub(super) clock: MonotonicClock,
+    /// The order of a deterministic run.
+    pub(super) turns: Option<Arc<Turns>>,
+    /// Memory of clouds, to be used again.
+    pub(super) clouds: Mutex<Vec<PointCloud>>,
+    /// Sensors and kinds of trouble that were explained once.
+    pub(super) explained: Mutex<HashSet<(Arc<str>, DropReason)>>,
+}
+
+/// Why a cloud is not in the merged one.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error("messages of type {0} are no point clouds")]
+    Type(Arc<str>),
+    #[error("the message cannot be read: {0}")]
+    Message(#[from] CdrError),
+    #[error(transparent)]
+    Cloud(#[from] CloudError),
+    #[error(transparent)]
+    Pose(#[from] TfError),
+}
+
+impl Trouble {
+    const fn reason(&self) -> DropReason {
+        match self {
+            Self::Type(_) => DropReason::UnsupportedEncoding,
+            Self::Message(_) | Self::Cloud(CloudError::Cdr(_)) => DropReason::DecodeFailed,
+            Self::Cloud(_) => DropReason::InvalidCloud,
+            Self::Pose(_) => DropReason::NoPose,
+        }
+    }
+}
+
+impl StageLogic for Concat {
+    type In = ();
+    type Out = ();
+    type Permit = ();
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn admit(&self) -> Option<()> {
+        Some(())
+    }
+
+    fn work(&self, mut sample: Sample<()>, (): ()) -> Result<Sample<()>, DropReason> {
+        let merged = self.merge(&sample)?;
+        sample.meta.stream = Arc::clone(&self.stream);
+        sample.meta.frame_id = self.settings.output_frame.as_str().into();
+        sample.meta.times.end(Stage::Ingest, self.clock.now_ns());
+        sample.message = Arc::new(merged);
+        Ok(sample)
+    }
+
+    async fn emit(&self, sample: Sample<()>) {
+        self.ledger.frame_out(sample.meta.id);
+        for (position, outlet) in self.outlets.iter().enumerate() {
+            let place = (self.turns.as_ref(), sample.meta.turn.made(2, position));
+            outlet
+                .send(&self.ledger, place, &sample.meta, &sample.message)
+                .await;
+        }
+        if let Some(turns) = &self.turns {
+            turns.settle(sample.meta.id);
+        }
+    }
+}
+
+impl Concat {
+    /// One cloud of all that can be read and whose place is known; the others are missing in it.
+    fn merge(&self, sample: &Sample<()>) -> Result<Message, DropReason> {
+        let set = &*sample.message;
+        let stamp_ns = sample.meta.stamp_ns;
+        let mut parts = set.parts.clone();
+        let mut read: Vec<(PointCloud, Transform, bool)> = Vec::with_capacity(parts.len());
+        let mut first_trouble = None;
+        for part in &mut parts {
+            let Some(message) = &part.message else { continue };
+            let mut cloud = self.memory().pop().unwrap_or_default();
+            match self.read(message, part, stamp_ns, &mut cloud) {
+                Ok((transform, byte_intensity)) => read.push((cloud, transform, byte_intensity)),
+                Err(trouble) => {
+                    self.explain(&part.topic, &trouble);
+                    first_trouble.get_or_insert(trouble.reason());
+                    self.memory().push(cloud);
+                    part.message = None;
+                }
+            }
+        }
+        let merged = match (read.is_empty(), first_trouble) {
+            (true, reason) => Err(reason.unwrap_or(DropReason::Unmatched)),
+            (false, _) => self.encode(&read, stamp_ns),
+        };
+        self.memory().extend(read.into_iter().map(|(cloud, ..)| cloud));
+        let beside = parts.iter().filter_map(|part| part.message.as_ref());
+        Ok(Message {
+            topic: Arc::clone(&self.stream),
+            type_name: POINT_CLOUD_TYPE.into(),
+            log_time_ns: set.log_time_ns,
+            data: merged?,
+            beside: beside
+                .flat_map(|message| message.beside.iter().cloned())
+                .collect(),
+            parts,
+        })
+    }
+
+    fn encode(&self, read: &[(PointCloud, Transform, bool)], stamp_ns: i64) -> Result<Vec<u8>, DropReason> {
+        let inputs: Vec<MergeInput<'_>> = read
+            .iter()
+            .map(|(cloud, transform, byte_intensity)| MergeInput {
+                cloud,
+                transform: *transform,
+                byte_intensity: *byte_intensity,
+            })
+            .collect();
+        let header = HeaderMsg::new(stamp_ns, &self.settings.output_frame).ok_or(DropReason::InvalidCloud)?;
+        let merged = merge_clouds(&inputs, header, self.settings.max_points as usize);
+        merged.map(|merged| merged.message).map_err(|error| {
+            let reason = match error {
+                MergeError::TooManyPoints { .. } | MergeError::Cdr(_) => DropReason::InvalidCloud,
+            };
+            if self.is_new(&self.stream, reason) {
+                tracing::warn!(actor = self.name, %error, "set dropped");
+            }
+            reason
+        })
+    }
+
+    /// Reads a cloud into `cloud`; returns its transform to the output at the set's stamp, and whether its intensities
+    /// are bytes.
+    fn read(
+        &self,
+        message: &Message,
+        part: &Part,
+        stamp_ns: i64,
+        cloud: &mut PointCloud,
+    ) -> Result<(Transform, bool), Trouble> {
+        if &*message.type_name != POINT_CLOUD_TYPE {
+            return Err(Trouble::Type(Arc::clone(&message.type_name)));
+        }
+        let decoded = PointCloud2Msg::decode(&message.data)?;
+        cloud::read_cloud(&decoded, ReadOptions::default(), cloud)?;
+        let is_byte = |name: &str| {
+            let mut fields = decoded.fields.iter();
+            fields.any(|field| field.name == name && field.datatype == field_type::UINT8)
+        };
+        let byte_intensity = is_byte("intensity") || is_byte("reflectivity");
+        Ok((self.transform(part, stamp_ns)?, byte_intensity))
+    }
+
+    /// From a sensor's frame at its stamp to the output frame at the set's stamp.
+    fn transform(&self, part: &Part, stamp_ns: i64) -> Result<Transform, TfError> {
+        let wait = Duration::from_millis(self.settings.pose_wait_ms.into());
+        let output = &self.settings.output_frame;
+        let lookup =
+            |target: &str, source: &str, stamp_ns| self.poses.lookup_within(target, source, stamp_ns, wait);
+        match &self.settings.world_frame {
+            Some(world) => {
+                let world_from_sensor = lookup(world, &part.frame_id, part.stamp_ns)?;
+                let world_from_output = lookup(world, output, stamp_ns)?;
+                Ok(world_from_output.inverse().after(&world_from_sensor))
+            }
+            None => lookup(output, &part.frame_id, part.stamp_ns),
+        }
+    }
+
+    /// Tells of a cloud that is left out, once for each sensor and kind of trouble.
+    fn explain(&self, topic: &Arc<str>, trouble: &Trouble) {
+        if self.is_new(topic, trouble.reason()) {
+            tracing::warn!(actor = self.name, %topic, %trouble, "cloud left out");
+        } else {
+            tracing::debug!(actor = self.name, %topic, %trouble, "cloud left out");
+        }
+    }
+
+    fn is_new(&self, topic: &Arc<str>, reason: DropReason) -> bool {
+        let mut explained = self.explained.lock().unwrap_or_else(PoisonError::into_inner);
+        explained.insert((Arc::clone(topic), reason))
+    }
+
+    fn memory(&self) -> std::sync::MutexGuard<'_, Vec<PointCloud>> {
+        self.clouds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
