@@ -20,7 +20,7 @@ use kameo::actor::Spawn;
 use sensorium::device::{CpuConfig, CpuDevice, Cq, Device};
 use sensorium::pipeline::OnFull;
 use sensorium::runtime::channel::{Receiver, Sender, bounded};
-use sensorium::runtime::{FrameMeta, Message, Sample, Shutdown, Stage, StageLogic};
+use sensorium::runtime::{FrameMeta, Message, Sample, Shutdown, Stage, StageLogic, Turn};
 use sensorium::telemetry::{DropReason, FrameTimes, LatencyHistogram, LatencyStats, Ledger, Streams};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -183,6 +183,7 @@ fn stage(runtime: &Runtime, rate_hz: Option<u32>, count: usize) -> Measured {
             log_time_ns: 0,
             data: vec![1; BYTES],
             beside: Vec::new(),
+            parts: Vec::new(),
         });
         let accounts = Arc::clone(&ledger);
         let source = tokio::spawn(async move {
@@ -198,9 +199,13 @@ fn stage(runtime: &Runtime, rate_hz: Option<u32>, count: usize) -> Measured {
                     stamp_ns: 0,
                     frame_id: "lidar".into(),
                     times: FrameTimes::new(0),
+                    deadline_ns: None,
                     fresh: false,
+                    freshness: None,
                     within_capacity: None,
                     device_restarts: 0,
+                    turn: Turn::default(),
+                    world_from_sensor: None,
                 };
                 let sample = Sample {
                     meta,

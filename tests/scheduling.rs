@@ -444,7 +444,8 @@ fn simulate(models: &[Model], order: Order, drop_late: bool, until_us: u64) -> T
     let (mut now_us, mut tally) = (0, Tally::default());
     let mut batch: Vec<(usize, u64)> = Vec::new();
     loop {
-        while let Some((at, lane, stream)) = releases.pop_front_if(|release| release.0 <= now_us) {
+        while let Some(&(at, lane, stream)) = releases.front().filter(|release| release.0 <= now_us) {
+            releases.pop_front();
             let due_us = at + models[lane].deadline_us;
             schedule
                 .push(lane, ids[stream], Some(due_us), now_us, (lane, due_us))

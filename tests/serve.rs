@@ -199,6 +199,7 @@ fn outcome(score: f32) -> Outcome {
         timing: RunTiming::default(),
         variant: 0,
         within_capacity: None,
+        freshness: None,
     }
 }
 

@@ -506,7 +506,9 @@ fn what_cannot_fit_is_refused_with_what_to_change() {
         (fits, lines.collect::<Vec<_>>().join("\n"))
     };
     assert_eq!(findings(&[]), (true, String::new()));
-    let cases: [(&[(&str, &str)], &[&str]); 5] = [
+    // What is set, and what is found then.
+    type Case<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str]);
+    let cases: [Case<'_>; 5] = [
         (
             &[("cameras.models.yolox.max_streams", "4")],
             &[
@@ -666,7 +668,7 @@ fn the_shipped_vehicles_run_on_a_simulated_drive() {
         streams.dedup();
         let named = |topic: &&str| streams.iter().any(|stream| stream.ends_with(topic));
         assert!(
-            topics.iter().all(|topic| named(&topic)) && streams.len() == topics.len(),
+            topics.iter().all(named) && streams.len() == topics.len(),
             "{streams:?}"
         );
     }

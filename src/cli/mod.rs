@@ -57,7 +57,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Run(run::Args),
+    Run(Box<run::Args>),
     Bag(bag::Args),
     Bench(Box<bench::Args>),
     Bundle(Box<bundle::Args>),
@@ -84,7 +84,7 @@ enum Command {
 impl Command {
     fn run(self) -> miette::Result<ExitCode> {
         match self {
-            Self::Run(args) => run::run(args),
+            Self::Run(args) => run::run(*args),
             Self::Bag(args) => bag::run(args),
             Self::Bench(args) => bench::run(&args),
             Self::Bundle(args) => bundle::run(*args),

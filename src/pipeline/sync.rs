@@ -1,5 +1,7 @@
 //! Nodes of kind `sync` and `concat`: what several sensors sent becomes one sample.
 
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -122,19 +124,29 @@ fn default_output_frame() -> String {
 pub(super) const DEFAULT_TOLERANCE_MS: f64 = 20.0;
 pub(super) const DEFAULT_MAX_AGE_MS: f64 = 100.0;
 
-words! {
-    /// Which messages belong to one set.
-    #[derive(Default)]
-    MatchBy {
-        /// Those with the same stamp.
-        Exact = "exact",
-        /// Those whose stamps are at most `tolerance_ms` apart; of two sets that a message fits, the nearer one.
-        #[default]
-        Approximate = "approximate",
-        /// A message of the reference with the newest of each other sensor, which may be in several sets.
-        Latest = "latest",
+/// Which messages belong to one set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum MatchBy {
+    /// Those with the same stamp.
+    Exact,
+    /// Those whose stamps are at most `tolerance_ms` apart; of two sets that a message fits, the nearer one.
+    #[default]
+    Approximate,
+    /// A message of the reference with the newest of each other sensor, which may be in several sets.
+    Latest,
+}
+
+impl fmt::Display for MatchBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Exact => "exact",
+            Self::Approximate => "approximate",
+            Self::Latest => "latest",
+        })
     }
 }
+
 words! {
     /// What becomes of a set that a member is missing in.
     #[derive(Default)]

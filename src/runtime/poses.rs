@@ -223,7 +223,7 @@ mod tests {
         };
         poses.mount(&[mount("lidar", "kit", 1.0), mount("kit", "roof", 0.5)]);
         poses.take(&transform(5), false)?;
-        let found = poses.world_from("roof", 5).unwrap_or_default();
+        let found = poses.world_from("roof", 5, Duration::ZERO).unwrap_or_default();
         let expected = [
             -1.0, 0.0, 0.0, 1.0, 0.0, -1.0, 0.0, 0.5, 0.0, 0.0, 1.0, 4.0, 0.0, 0.0, 0.0, 1.0,
         ];

@@ -16,6 +16,7 @@ use sensorium::runtime::{
     self, Control, HealthReport, PipelineState, PipelineStatus, Progress, RunOptions, RunOutput,
     RuntimeError, Shutdown, StreamStatus,
 };
+use sensorium::telemetry::live::Live;
 
 use crate::tiny::Lab;
 
@@ -88,6 +89,8 @@ pub fn start(pipeline: Pipeline) -> Running {
         ros_node: None,
         build_only: false,
         control: control.clone(),
+        live: Live::default(),
+        load: None,
     };
     let ends = shutdown.clone();
     let thread = std::thread::spawn(move || {

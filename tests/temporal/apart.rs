@@ -172,10 +172,11 @@ fn a_full_and_an_empty_stream_do_not_hear_each_other() {
         let empty: Vec<Shot> = full.iter().map(|shot| Shot { content: 0, ..*shot }).collect();
         let expected = [solo.alone("full", &full), solo.alone("empty", &empty)];
         assert_ne!(expected[0], expected[1]);
+        let streams = [("full", &full), ("empty", &empty)];
         for index in 0..full.len() {
-            for (stream, shots) in [("full", &full), ("empty", &empty)].iter().enumerate() {
-                let (bits, _) = both.run(shots.0, &shots.1[index], false).unwrap();
-                assert!(bits == expected[stream][index], "{kind:?}: {} {index}", shots.0);
+            for ((stream, shots), expected) in streams.iter().zip(&expected) {
+                let (bits, _) = both.run(stream, &shots[index], false).unwrap();
+                assert!(bits == expected[index], "{kind:?}: {stream} {index}");
             }
         }
     }

@@ -5,15 +5,15 @@ use sensorium::perception::temporal::SeededWeights;
 
 /// A map `[rows, columns, channels]`, or rows `[rows, channels]` with one column.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Map {
-    pub rows: usize,
-    pub columns: usize,
-    pub channels: usize,
-    pub values: Vec<f64>,
+pub(crate) struct Map {
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) channels: usize,
+    pub(crate) values: Vec<f64>,
 }
 
 impl Map {
-    pub fn zeros(rows: usize, columns: usize, channels: usize) -> Self {
+    pub(crate) fn zeros(rows: usize, columns: usize, channels: usize) -> Self {
         Self {
             rows,
             columns,
@@ -22,7 +22,7 @@ impl Map {
         }
     }
 
-    pub fn of_rows(rows: &[Vec<f64>]) -> Self {
+    pub(crate) fn of_rows(rows: &[Vec<f64>]) -> Self {
         Self {
             rows: rows.len(),
             columns: 1,
@@ -31,7 +31,7 @@ impl Map {
         }
     }
 
-    pub fn from_f32(rows: usize, columns: usize, channels: usize, values: &[f32]) -> Self {
+    pub(crate) fn from_f32(rows: usize, columns: usize, channels: usize, values: &[f32]) -> Self {
         assert_eq!(values.len(), rows * columns * channels);
         Self {
             rows,
@@ -41,27 +41,33 @@ impl Map {
         }
     }
 
-    pub fn pixel(&self, row: usize, column: usize) -> &[f64] {
+    pub(crate) fn pixel(&self, row: usize, column: usize) -> &[f64] {
         let first = (row * self.columns + column) * self.channels;
         &self.values[first..first + self.channels]
     }
 
-    pub fn pixels(&self) -> impl Iterator<Item = &[f64]> {
+    pub(crate) fn pixels(&self) -> impl Iterator<Item = &[f64]> {
         self.values.chunks_exact(self.channels)
     }
 }
 
 /// A square convolution: weights `[out, in, k, k]`, padding `k / 2`.
-pub struct Conv {
-    pub weight: Array4<f32>,
-    pub bias: Vec<f32>,
-    pub stride: usize,
-    pub relu: bool,
+pub(crate) struct Conv {
+    pub(crate) weight: Array4<f32>,
+    pub(crate) bias: Vec<f32>,
+    pub(crate) stride: usize,
+    pub(crate) relu: bool,
 }
 
 impl Conv {
     /// As the models draw one: the weights, then biases within 0.1.
-    pub fn drawn(seed: u64, name: &str, [inputs, outputs]: [usize; 2], kernel: usize, stride: usize) -> Self {
+    pub(crate) fn drawn(
+        seed: u64,
+        name: &str,
+        [inputs, outputs]: [usize; 2],
+        kernel: usize,
+        stride: usize,
+    ) -> Self {
         let mut drawn = SeededWeights::new(seed, name);
         Self {
             weight: drawn.conv(outputs, inputs, kernel),
@@ -71,7 +77,7 @@ impl Conv {
         }
     }
 
-    pub fn run(&self, x: &Map) -> Map {
+    pub(crate) fn run(&self, x: &Map) -> Map {
         let (outputs, inputs, kernel, _) = self.weight.dim();
         assert_eq!(x.channels, inputs);
         let pad = kernel / 2;
@@ -119,15 +125,15 @@ impl Conv {
 }
 
 /// A dense layer: weights `[in, out]`.
-pub struct Dense {
-    pub weight: Array2<f32>,
-    pub bias: Vec<f32>,
-    pub relu: bool,
+pub(crate) struct Dense {
+    pub(crate) weight: Array2<f32>,
+    pub(crate) bias: Vec<f32>,
+    pub(crate) relu: bool,
 }
 
 impl Dense {
     /// As the models draw one: the weights, then biases within 0.1.
-    pub fn drawn(seed: u64, name: &str, [inputs, outputs]: [usize; 2], relu: bool) -> Self {
+    pub(crate) fn drawn(seed: u64, name: &str, [inputs, outputs]: [usize; 2], relu: bool) -> Self {
         let mut drawn = SeededWeights::new(seed, name);
         let gain = if relu { std::f32::consts::SQRT_2 } else { 1.0 };
         Self {
@@ -138,7 +144,7 @@ impl Dense {
     }
 
     /// With weights that are scaled by input, and biases that are given.
-    pub fn scaled(seed: u64, name: &str, scales: &[f32], bias: &[f32], gain: f32) -> Self {
+    pub(crate) fn scaled(seed: u64, name: &str, scales: &[f32], bias: &[f32], gain: f32) -> Self {
         let mut weight = SeededWeights::new(seed, name).dense(scales.len(), bias.len(), gain);
         for (mut row, scale) in weight.rows_mut().into_iter().zip(scales) {
             row.mapv_inplace(|w| w * scale);
@@ -150,7 +156,7 @@ impl Dense {
         }
     }
 
-    pub fn run(&self, x: &Map) -> Map {
+    pub(crate) fn run(&self, x: &Map) -> Map {
         let (inputs, outputs) = self.weight.dim();
         assert_eq!(x.channels, inputs);
         let mut y = Map::zeros(x.rows, x.columns, outputs);
@@ -171,7 +177,7 @@ impl Dense {
 }
 
 /// `norm(a + b)` of rows.
-pub fn normalised(a: &Map, b: &Map) -> Map {
+pub(crate) fn normalised(a: &Map, b: &Map) -> Map {
     let mut y = a.clone();
     for (row, more) in y.values.chunks_exact_mut(a.channels).zip(b.pixels()) {
         row.iter_mut().zip(more).for_each(|(a, b)| *a += b);
@@ -185,7 +191,7 @@ pub fn normalised(a: &Map, b: &Map) -> Map {
 }
 
 /// `softmax(q k / sqrt(32)) v` in heads of 32.
-pub fn attention(q: &Map, k: &Map, v: &Map) -> Map {
+pub(crate) fn attention(q: &Map, k: &Map, v: &Map) -> Map {
     let mut y = Map::zeros(q.rows, 1, q.channels);
     for head in (0..q.channels).step_by(32) {
         for (out, query) in y.values.chunks_exact_mut(q.channels).zip(q.pixels()) {
@@ -210,7 +216,7 @@ pub fn attention(q: &Map, k: &Map, v: &Map) -> Map {
 }
 
 /// `x` and `y` at the place `to` of what has them at the place `from`.
-pub fn moved([x, y]: [f64; 2], from: Option<[f64; 3]>, to: Option<[f64; 3]>) -> [f64; 2] {
+pub(crate) fn moved([x, y]: [f64; 2], from: Option<[f64; 3]>, to: Option<[f64; 3]>) -> [f64; 2] {
     let (Some([fx, fy, f]), Some([tx, ty, t])) = (from, to) else {
         return [x, y];
     };
@@ -220,7 +226,7 @@ pub fn moved([x, y]: [f64; 2], from: Option<[f64; 3]>, to: Option<[f64; 3]>) -> 
 }
 
 /// That float32 values are within `share` of the largest exact one; prints how far they are.
-pub fn assert_near(what: &str, found: &[u32], exact: &[f64], share: f64) {
+pub(crate) fn assert_near(what: &str, found: &[u32], exact: &[f64], share: f64) {
     assert_eq!(found.len(), exact.len());
     let top = exact.iter().fold(0.0_f64, |top, v| top.max(v.abs()));
     let found = found.iter().map(|&bits| f64::from(f32::from_bits(bits)));

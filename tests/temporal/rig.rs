@@ -16,25 +16,25 @@ use sensorium::trace::{BankOptions, Freshness, OnFull, TraceOptions};
 
 /// Which model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     BevRing,
     StreamQueries,
 }
 
-pub const KINDS: [Kind; 2] = [Kind::BevRing, Kind::StreamQueries];
+pub(crate) const KINDS: [Kind; 2] = [Kind::BevRing, Kind::StreamQueries];
 
 /// One frame of a sensor: what it sees follows from a number.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Shot {
-    pub stamp_ns: i64,
-    pub content: u64,
+pub(crate) struct Shot {
+    pub(crate) stamp_ns: i64,
+    pub(crate) content: u64,
     /// x, y in metres and heading in radians; `None` where they are not known.
-    pub ground: Option<[f64; 3]>,
+    pub(crate) ground: Option<[f64; 3]>,
 }
 
 impl Shot {
     /// A frame at a time in seconds; where it was taken follows from its content.
-    pub fn at(time_s: f64, content: u64) -> Self {
+    pub(crate) fn at(time_s: f64, content: u64) -> Self {
         let mut drawn = SeededWeights::new(content, "ground");
         let mut metres = |scale: f64| f64::from(drawn.unit()) * scale;
         Self {
@@ -65,9 +65,9 @@ impl Shot {
 }
 
 /// A model with one frame under way at a time.
-pub struct Rig {
-    pub device: Box<dyn Device>,
-    pub trace: ModelTrace,
+pub(crate) struct Rig {
+    pub(crate) device: Box<dyn Device>,
+    pub(crate) trace: ModelTrace,
     kind: Kind,
     host: Arc<dyn HostModel>,
     inputs: Vec<HostSlot>,
@@ -75,10 +75,10 @@ pub struct Rig {
 }
 
 /// A bit pattern a number, so that equal means equal.
-pub type Bits = Vec<u32>;
+pub(crate) type Bits = Vec<u32>;
 
 impl Rig {
-    pub fn new(
+    pub(crate) fn new(
         kind: Kind,
         options: TemporalOptions,
         mut device: Box<dyn Device>,
@@ -112,12 +112,12 @@ impl Rig {
     }
 
     /// On one thread and two queues.
-    pub fn plain(kind: Kind, options: TemporalOptions) -> Self {
+    pub(crate) fn plain(kind: Kind, options: TemporalOptions) -> Self {
         Self::new(kind, options, cpu(1, 2), TraceOptions::two_queues())
     }
 
     /// Brings a frame to the network's inputs.
-    pub fn prepare(&mut self, shot: &Shot) {
+    pub(crate) fn prepare(&mut self, shot: &Shot) {
         let mut slots: Vec<&mut [u8]> = self
             .inputs
             .iter_mut()
@@ -155,7 +155,7 @@ impl Rig {
     }
 
     /// The network's inputs as they are.
-    pub fn inputs(&self) -> Vec<HostTensor> {
+    pub(crate) fn inputs(&self) -> Vec<HostTensor> {
         let specs = self.trace.input_specs();
         let both = specs.iter().zip(&self.inputs);
         both.map(|(spec, slot)| {
@@ -166,7 +166,12 @@ impl Rig {
     }
 
     /// The network's output, and whether the stream went on.
-    pub fn run(&mut self, stream: &str, shot: &Shot, reset: bool) -> Result<(Bits, Freshness), SubmitError> {
+    pub(crate) fn run(
+        &mut self,
+        stream: &str,
+        shot: &Shot,
+        reset: bool,
+    ) -> Result<(Bits, Freshness), SubmitError> {
         self.prepare(shot);
         let key = FrameKey {
             stream,
@@ -187,7 +192,7 @@ impl Rig {
     }
 
     /// The outputs of a stream that is alone on the device.
-    pub fn alone(&mut self, name: &str, shots: &[Shot]) -> Vec<Bits> {
+    pub(crate) fn alone(&mut self, name: &str, shots: &[Shot]) -> Vec<Bits> {
         let outputs = shots.iter().enumerate().map(|(index, shot)| {
             let (bits, freshness) = self.run(name, shot, index == 0).unwrap();
             assert_eq!(freshness.is_fresh(), index == 0);
@@ -198,7 +203,7 @@ impl Rig {
 
     /// Time of `frames` frames of these streams in turn, without preparing them and with the next one under way while one
     /// runs.
-    pub fn time(&mut self, streams: &[&str], frames: usize) -> Duration {
+    pub(crate) fn time(&mut self, streams: &[&str], frames: usize) -> Duration {
         let device = self.device.as_mut();
         let mut last = None;
         let began = Instant::now();
@@ -221,7 +226,7 @@ impl Rig {
 }
 
 /// Options of a small model.
-pub fn options(memory_frames: usize, max_streams: usize, on_full: OnFull) -> TemporalOptions {
+pub(crate) fn options(memory_frames: usize, max_streams: usize, on_full: OnFull) -> TemporalOptions {
     TemporalOptions {
         seed: 11,
         memory_frames,
@@ -234,7 +239,7 @@ pub fn options(memory_frames: usize, max_streams: usize, on_full: OnFull) -> Tem
     }
 }
 
-pub fn cpu(threads: usize, queues: u8) -> Box<dyn Device> {
+pub(crate) fn cpu(threads: usize, queues: u8) -> Box<dyn Device> {
     let config = CpuConfig {
         threads,
         queues,
@@ -244,7 +249,7 @@ pub fn cpu(threads: usize, queues: u8) -> Box<dyn Device> {
     Box::new(CpuDevice::open(&config).unwrap())
 }
 
-pub fn simulator(queues: u8) -> Box<dyn Device> {
+pub(crate) fn simulator(queues: u8) -> Box<dyn Device> {
     let config = SimConfig {
         queues,
         arena_bytes: 64 << 20,
@@ -254,7 +259,7 @@ pub fn simulator(queues: u8) -> Box<dyn Device> {
     Box::new(SimDevice::open(&config).unwrap())
 }
 
-pub fn floats(bytes: &[u8]) -> Vec<f32> {
+pub(crate) fn floats(bytes: &[u8]) -> Vec<f32> {
     let (values, rest) = bytes.as_chunks::<4>();
     assert!(rest.is_empty());
     values.iter().map(|&b| f32::from_ne_bytes(b)).collect()
