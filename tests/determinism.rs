@@ -71,7 +71,7 @@ fn fifty_runs_under_disturbed_scheduling_write_the_same_bytes() {
         // Commands of the device take longer by chance, workers and threads are many or few, and so are the tokio workers.
         let slow = format!(
             "device.fault={{ seed: {run}, faults: [ {{ kind: slow, factor: {}, at: {{ chance_per_million: 300000 }} }} ] }}",
-            2 + run % 7 * 40
+            2 + run % 7 * 3
         );
         let settings = [
             slow,

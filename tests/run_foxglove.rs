@@ -366,7 +366,7 @@ fn sweeps_boxes_in_space_and_transforms_of_a_drive_arrive() {
         .collect();
     assert!(moved.len() >= 5, "{}", moved.len());
     let mut recorded = BTreeMap::new();
-    for message in bag.messages(&["/tf"]).unwrap() {
+    for message in bag.messages(&["/tf", "/tf_static"]).unwrap() {
         let message = message.unwrap();
         for transform in TfMsg::decode(&message.data).unwrap().transforms {
             let placed = transform.transform.translation;

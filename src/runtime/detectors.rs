@@ -101,6 +101,7 @@ pub(super) async fn start_detectors(
         let input_slots = waiting + workers(settings) + FRAMES_UNDER_WAY * batch;
         let most = model.max_in_flight.map_or(usize::MAX, |most| most as usize);
         lanes.push(LaneArgs {
+            detector: (*name).to_owned(),
             results: tx,
             // As many output slots as places in the channel: results always find room there.
             output_slots: capacity,

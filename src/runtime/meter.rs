@@ -40,7 +40,6 @@ pub(crate) struct Meter {
     progress: Arc<dyn Progress>,
     ledger: Arc<Ledger>,
     board: Arc<Board>,
-    deadline_ns: Option<u64>,
     lateness: Mutex<Lateness>,
     watch: Live,
     metrics: Mutex<HashMap<StreamId, StreamMetrics>>,
@@ -89,7 +88,6 @@ impl Meter {
             progress,
             ledger,
             board,
-            deadline_ns: options.deadline_ns,
             lateness: Mutex::default(),
             watch,
             metrics: Mutex::new(HashMap::new()),
@@ -125,8 +123,11 @@ impl Meter {
         let accounts = self.ledger.accounts();
         let dropped = accounts.iter().map(StreamAccount::dropped).sum();
         let latency_ns = self.clock.now_ns().saturating_sub(times.released_ns());
-        self.judge(meta.id.stream, times.total_ns());
-        self.tell_metrics(meta.id.stream, &times);
+        let due_ns = meta
+            .deadline_ns
+            .map(|due_ns| due_ns.saturating_sub(times.released_ns()));
+        self.judge(meta.id.stream, due_ns, times.total_ns());
+        self.tell_metrics(meta.id.stream, due_ns, &times);
         let latency = Duration::from_nanos(latency_ns);
         self.progress
             .result(sample.payload.detections.len(), latency, dropped);
@@ -139,12 +140,12 @@ impl Meter {
     }
 
     /// Says when the results of a stream begin to be late, and when they no longer are.
-    fn judge(&self, stream: StreamId, total_ns: Option<u64>) {
-        let (Some(deadline_ns), Some(total_ns)) = (self.deadline_ns, total_ns) else {
+    fn judge(&self, stream: StreamId, due_ns: Option<u64>, total_ns: Option<u64>) {
+        let (Some(due_ns), Some(total_ns)) = (due_ns, total_ns) else {
             return;
         };
         let mut lateness = self.lateness.lock().unwrap_or_else(PoisonError::into_inner);
-        let change = lateness.note(stream, total_ns > deadline_ns);
+        let change = lateness.note(stream, total_ns > due_ns);
         drop(lateness);
         let name = || self.ledger.streams().name(stream);
         match change {
@@ -157,7 +158,7 @@ impl Meter {
         }
     }
 
-    fn tell_metrics(&self, stream: StreamId, times: &FrameTimes) {
+    fn tell_metrics(&self, stream: StreamId, due_ns: Option<u64>, times: &FrameTimes) {
         self.watch.came_out(stream, times);
         let Some(total_ns) = times.total_ns() else { return };
         let mut metrics = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
@@ -165,7 +166,7 @@ impl Meter {
             .entry(stream)
             .or_insert_with(|| StreamMetrics::new(&self.ledger.streams().name(stream)));
         metrics.total.record(total_ns as f64 * 1e-9);
-        if self.deadline_ns.is_some_and(|deadline_ns| total_ns > deadline_ns) {
+        if due_ns.is_some_and(|due_ns| total_ns > due_ns) {
             metrics.deadline_misses.increment(1);
             self.watch.missed_deadline(stream);
         }

@@ -78,10 +78,12 @@ fn a_router_that_goes_and_comes_back_costs_what_was_published_meanwhile() {
             .wait()
             .unwrap();
         let publisher = format!(
-            "nodes.zenoh={{ kind: publisher, transport: zenoh, input: detector, mode: client, connect: [tcp/127.0.0.1:{port}] }}"
+            "  zenoh: {{ kind: publisher, transport: zenoh, input: detector, mode: client, connect: [tcp/127.0.0.1:{port}] }}\nchannels:"
         );
+        let file = std::fs::read_to_string(lab.path("tiny.yaml")).unwrap();
+        std::fs::write(lab.path("tiny.yaml"), file.replace("channels:", &publisher)).unwrap();
         let watch = Watch::file(&lab.path("out.jsonl"));
-        let mut child = lab.start(&["--rate", "1", "--jsonl", "out.jsonl", "--set", &publisher]);
+        let mut child = lab.start(&["--rate", "1", "--jsonl", "out.jsonl"]);
         wait_for("results before the router goes", || {
             assert!(child.try_wait().unwrap().is_none(), "{}", told(&mut child));
             heard.load(Ordering::Relaxed) > 10

@@ -85,6 +85,8 @@ pub(crate) struct OwnerArgs {
 
 /// One detector.
 pub(crate) struct LaneArgs {
+    /// Name of the detector.
+    pub detector: String,
     /// Where results go.
     pub results: Sender<Sample<Inferred>>,
     /// Output slots, no more than there are places for results.
@@ -111,6 +113,8 @@ pub(crate) struct OwnerReady {
 /// Where one detector's results go. It outlives the device, and so do its slots: they are plain host memory.
 #[derive(Debug)]
 struct Lane {
+    /// Name of the detector.
+    detector: String,
     results: Sender<Sample<Inferred>>,
     output_slots: SlotPool,
 }
@@ -424,6 +428,7 @@ fn pools(
         let inputs: Result<_, _> = specs.map(|spec| pool(args.input_slots, spec.bytes())).collect();
         input_pools.push(inputs?);
         lanes.push(Lane {
+            detector: args.detector,
             results: args.results,
             output_slots: pool(args.output_slots, trace.output_bytes())?.waking(Arc::clone(woken)),
         });
