@@ -154,10 +154,10 @@ impl DeviceOwner {
                 for member in &mut members {
                     member.meta.freshness = freshness;
                 }
-                if freshness.is_some_and(Freshness::is_fresh) {
-                    if let Some(banks) = trace.banks() {
-                        self.live.banks(&self.lanes[lane].detector, banks.used, banks.max);
-                    }
+                if freshness.is_some_and(Freshness::is_fresh)
+                    && let Some(banks) = trace.banks()
+                {
+                    self.live.banks(&self.lanes[lane].detector, banks.used, banks.max);
                 }
                 if members.len() > 1 {
                     self.frames_together += members.len() as u64;
