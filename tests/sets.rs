@@ -400,6 +400,27 @@ fn anything() -> impl Strategy<Value = (MatchSettings, Vec<Sent>)> {
     })
 }
 
+/// Stamps of a sensor that go back a little never make two sets of one stamp.
+#[test]
+fn a_message_behind_the_one_of_its_sensor_makes_no_second_set_of_that_time() {
+    let out = outcomes(
+        within(3, 12),
+        &[(2, 787, 0), (0, 788, 0), (0, 787, 0), (1, 790, 1)],
+    );
+    assert_eq!(sets(&out), [(787, vec![Some(1), Some(3), Some(0)])]);
+    let superseded = |it: &Outcome<usize>| {
+        matches!(
+            it,
+            Outcome::Unused {
+                item: 2,
+                why: Unused::Superseded,
+                ..
+            }
+        )
+    };
+    assert!(out.iter().any(superseded), "{out:?}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 

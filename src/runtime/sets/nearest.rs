@@ -129,6 +129,14 @@ impl<T> Nearest<T> {
         if self.pending.iter().any(|set| same(&set.slots[member])) {
             return Some(Unused::Superseded);
         }
+        // The sensor has sent something later for a set that is no later than this: no two sets cross, or have one stamp.
+        let crosses = |set: &Pending<T>| {
+            let later = |(known, _): &(i64, Held<T>)| time_ns < *known;
+            set.slots[member].as_ref().is_some_and(later) && set.span.from_ns <= time_ns
+        };
+        if self.pending.iter().any(crosses) {
+            return Some(Unused::Superseded);
+        }
         let nearest = self.best(member, time_ns).map(|(_, distance)| distance);
         let last = self.last.as_mut()?;
         if last.times_ns[member].is_some_and(|known| time_ns <= known) {
