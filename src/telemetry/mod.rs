@@ -8,7 +8,7 @@
 //!   body of the [`report`].
 //! - [`live`] is what is known of a run while it runs: queues, device, the last frames, and their metrics.
 //! - [`trace_file`] writes every frame's way through actors and queues for Perfetto.
-//! - [`bench`] tells what a benchmark of a whole pipeline came to, [`graph`] what its compute nodes did.
+//! - [`mod@bench`] tells what a benchmark of a whole pipeline came to, [`graph`] what its compute nodes did.
 //! - [`profile`] measures a model on a device by itself: stages, launches, and what the machine can do at best.
 //!
 //! Recording is cheap (no allocation once a stream has been seen) and may happen on any thread. May be called
