@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use sensorium::device::{Backends, DeviceLayer};
 use sensorium::pipeline::Pipeline;
-use sensorium::runtime::{self, Progress, RunOptions, Shutdown};
+use sensorium::runtime::{self, Control, Progress, RunOptions, Shutdown};
+use sensorium::telemetry::live::Live;
 use sensorium_ros2::declared::{self, Fixed};
 use sensorium_ros2::node::R2rNode;
 use sensorium_ros2::overlay;
@@ -60,8 +61,8 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
         progress: Arc::new(Quiet),
         ros_node: Some(Arc::new(node)),
         build_only: settings.build_only,
-        control: sensorium::runtime::Control::default(),
-        live: sensorium::telemetry::live::Live::default(),
+        control: Control::default(),
+        live: Live::default(),
         load: None,
     };
     let tokio = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
