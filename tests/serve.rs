@@ -92,7 +92,7 @@ impl Service {
     fn client_with(&self, token: Option<&str>) -> Client {
         Client::new(
             &format!("http://{}", self.address),
-            token.map(str::to_owned),
+            token.map(|token| Token::new(token).unwrap()),
             PATIENCE,
         )
     }
@@ -1205,7 +1205,7 @@ fn the_command_serves_until_it_is_asked_to_end() {
     let lab = Lab::new();
     std::fs::write(lab.path("token"), "correct-horse-battery\n").unwrap();
     let (child, url) = command(&lab, &["--token-file", "token", "--max-body-mb", "1"]);
-    let client = Client::new(&url, Some("correct-horse-battery".to_owned()), PATIENCE);
+    let client = Client::new(&url, Some(Token::new("correct-horse-battery").unwrap()), PATIENCE);
     client.wait_ready(PATIENCE).unwrap();
     let (body, square) = png(7);
     assert_eq!(

@@ -32,6 +32,7 @@ mod schema;
 mod serve;
 mod sim;
 mod smoke;
+mod token;
 mod top;
 mod watching;
 

@@ -12,18 +12,15 @@ use miette::{Diagnostic, IntoDiagnostic, Report, WrapErr, miette};
 use serde_json::json;
 
 use super::pipeline_args::{self, PipelineArgs};
-use super::{report, run};
+use super::{report, run, token};
 use crate::io::forms::{MAX_POINTS, Presets};
 use crate::perception::ModelOptions;
 use crate::pipeline::{ModelSettings, Overrides};
 use crate::runtime::load_model;
 use crate::server::{
-    LoadedModel, ModelEngine, ModelEngineOptions, Phase, ServeOptions, Server, ServiceFacts, Token,
+    LoadedModel, ModelEngine, ModelEngineOptions, Phase, ServeOptions, Server, ServiceFacts,
 };
 use crate::weights::file_sha256;
-
-/// Environment variable with the bearer token.
-const TOKEN_VARIABLE: &str = "SENSORIUM_TOKEN";
 
 /// Serves a model of a pipeline file over HTTP: POST /predict takes a point cloud or an image as JSON and answers with what
 /// was found.
@@ -115,12 +112,12 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         report::show(&Report::new(warning.clone()));
     }
     let (name, settings) = chosen(&pipeline.models, args.model.as_deref(), &pipeline.file)?;
-    let token = token(args.token_file.as_deref())?;
+    let token = token::token(args.token_file.as_deref(), token::SERVICE)?;
     if token.is_none() && !args.listen.ip().is_loopback() {
         let address = args.listen;
         report::show(&miette!(
             severity = miette::Severity::Warning,
-            help = "give a token with --token-file or {TOKEN_VARIABLE}",
+            help = "give a token with --token-file or SENSORIUM_TOKEN",
             "everyone who reaches {address} can use this service"
         ));
     }
@@ -217,18 +214,6 @@ fn chosen(
     match settings.weights {
         Some(_) => Ok((name.clone(), settings.clone())),
         None => Err(ServeProblem::NoWeights { name: name.clone() }),
-    }
-}
-
-/// The token of the file, or of the environment.
-fn token(file: Option<&Path>) -> miette::Result<Option<Token>> {
-    match (file, std::env::var(TOKEN_VARIABLE)) {
-        (Some(file), _) => Ok(Some(Token::read(file).into_diagnostic()?)),
-        (None, Ok(text)) => Ok(Some(
-            Token::new(&text).into_diagnostic().wrap_err(TOKEN_VARIABLE)?,
-        )),
-        (None, Err(std::env::VarError::NotPresent)) => Ok(None),
-        (None, Err(error)) => Err(error).into_diagnostic().wrap_err(TOKEN_VARIABLE),
     }
 }
 

@@ -8,16 +8,12 @@ use clap::ValueHint;
 use miette::{IntoDiagnostic, WrapErr, miette};
 use serde_json::{Map, Value};
 
-use super::report;
+use super::{report, token};
 use crate::io::forms::BodyForm;
-use crate::server::Token;
 use crate::server::client::{
     Client, Expected, Gates, RequestParts, build_request, check_bad_request, check_service,
     compare_with_reference, find_reference,
 };
-
-/// Environment variable with the bearer token.
-const TOKEN_VARIABLE: &str = "SENSORIUM_TOKEN";
 
 /// Checks a service: waits until it has its model, holds what it says of itself against what is expected, sends a frame,
 /// holds the answer against a stored one, and sends requests that it has to refuse.
@@ -122,7 +118,11 @@ fn gate(text: &str) -> Result<(String, f64), String> {
 /// A service that does not answer, and files that cannot be read or written.
 pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
     let timeout = Duration::from_secs(args.timeout_s.into());
-    let client = Client::new(&args.url, token(args.token_file.as_deref())?, timeout);
+    let client = Client::new(
+        &args.url,
+        token::token(args.token_file.as_deref(), token::SERVICE)?,
+        timeout,
+    );
     let health = client
         .wait_ready(Duration::from_secs(args.wait_s.into()))
         .into_diagnostic()?;
@@ -225,19 +225,4 @@ fn json(path: &Path) -> miette::Result<Value> {
     serde_json::from_slice(&text)
         .into_diagnostic()
         .wrap_err_with(|| format!("{} is no JSON", path.display()))
-}
-
-/// The token of the file, or of the environment.
-fn token(file: Option<&Path>) -> miette::Result<Option<String>> {
-    let text = match (file, std::env::var(TOKEN_VARIABLE)) {
-        (Some(file), _) => {
-            let read = std::fs::read_to_string(file);
-            read.into_diagnostic()
-                .wrap_err_with(|| format!("cannot read {}", file.display()))?
-        }
-        (None, Ok(text)) => text,
-        (None, Err(_)) => return Ok(None),
-    };
-    Token::new(&text).into_diagnostic()?;
-    Ok(Some(text.trim().to_owned()))
 }

@@ -6,13 +6,11 @@ use std::sync::Arc;
 use clap::{Args, ValueHint};
 use miette::{IntoDiagnostic, Report, miette};
 
+use super::token;
 use crate::runtime::Control;
-use crate::server::observe::{FileReader, ListenAddress, Metrics, Observed, Observer, Token, TokenError};
+use crate::server::observe::{FileReader, ListenAddress, Metrics, Observed, Observer, Token};
 use crate::telemetry::live::Live;
 use crate::telemetry::trace_file::TraceFile;
-
-/// Environment variable that holds the token of the HTTP server.
-const TOKEN_VARIABLE: &str = "SENSORIUM_HTTP_TOKEN";
 
 /// How a run can be watched.
 #[derive(Debug, Args)]
@@ -63,7 +61,7 @@ impl WatchArgs {
         let listen = match self.listen {
             None => None,
             Some(address) => {
-                let token = self.token()?;
+                let token = token::token(self.token_file.as_deref(), token::RUN)?;
                 if !address.is_loopback() {
                     let guarded = token.is_some();
                     tracing::warn!(%address, guarded, "other machines can reach this address");
@@ -76,30 +74,6 @@ impl WatchArgs {
             control: Control::default(),
             listen,
         })
-    }
-
-    fn token(&self) -> miette::Result<Option<Token>> {
-        if let Some(path) = &self.token_file {
-            let help = "make one with `openssl rand -hex 32`";
-            return Token::read(path)
-                .map(Some)
-                .map_err(|error| miette!(help = help, "{error}"));
-        }
-        token_of_environment()
-    }
-}
-
-/// The token that the environment of this process holds.
-///
-/// # Errors
-/// It is set and is no token.
-pub(super) fn token_of_environment() -> miette::Result<Option<Token>> {
-    let refuse = |error: TokenError| miette!("{TOKEN_VARIABLE}: {error}");
-    match std::env::var(TOKEN_VARIABLE) {
-        Ok(text) if text.is_empty() => Ok(None),
-        Ok(text) => Token::new(&text).map(Some).map_err(refuse),
-        Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(std::env::VarError::NotUnicode(_)) => Err(refuse(TokenError::Characters)),
     }
 }
 

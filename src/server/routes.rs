@@ -126,7 +126,7 @@ async fn guard(Extract(state): Extract<Arc<State>>, request: Request, next: Next
         .get(header::AUTHORIZATION)
         .map(HeaderValue::as_bytes);
     let allowed = match &state.options.token {
-        Some(token) if guarded => token.is_borne_by(authorization),
+        Some(token) if guarded => authorization.is_some_and(|shown| token.is_shown_by(shown)),
         _ => true,
     };
     let response = match allowed {

@@ -1,76 +1,159 @@
-//! The bearer token.
+//! The secret that a client shows: a bearer token.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use sha2::{Digest, Sha256};
+/// Shortest token that is taken.
+const SHORTEST: usize = 16;
+/// Longest file that is read for one.
+const LONGEST_FILE: u64 = 4_096;
 
-/// Fewest characters of a token: 16 of base64 are 96 bits.
-const MIN_CHARS: usize = 16;
-/// Most characters.
-const MAX_CHARS: usize = 4096;
+/// A secret that requests have to show as `Authorization: Bearer SECRET`. It is never printed.
+#[derive(Clone)]
+pub struct Token(String);
 
-/// Why a token cannot be used.
+/// A token that cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum TokenError {
     /// The file cannot be read.
-    #[error("cannot read the token in {}: {source}", path.display())]
-    Read {
+    #[error("the token file {} cannot be read: {source}", path.display())]
+    File {
         /// The file.
         path: PathBuf,
-        /// The system's reason.
+        /// What the operating system says.
         source: std::io::Error,
     },
-    /// Too short, too long, or with characters that no header has.
-    #[error("a token has {MIN_CHARS} to {MAX_CHARS} visible ASCII characters")]
-    Form,
+    /// The file is too large to be one.
+    #[error("the token file {} has {bytes} bytes; a token takes {LONGEST_FILE} at most", path.display())]
+    Large {
+        /// The file.
+        path: PathBuf,
+        /// Its size.
+        bytes: u64,
+    },
+    /// Too short to be a secret.
+    #[error("a token of {length} characters can be guessed; it takes {SHORTEST} at least")]
+    Short {
+        /// Characters that there are.
+        length: usize,
+    },
+    /// Characters that no header holds.
+    #[error("a token is made of visible ASCII characters without blanks")]
+    Characters,
 }
 
-/// A bearer token. Only its digest is kept.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Token([u8; 32]);
-
 impl Token {
-    /// A token; white space around it is left out.
+    /// Takes a text as a token.
     ///
     /// # Errors
-    /// [`TokenError::Form`].
+    /// [`TokenError::Short`], [`TokenError::Characters`].
     pub fn new(text: &str) -> Result<Self, TokenError> {
-        let text = text.trim();
-        let visible = text.bytes().all(|b| b.is_ascii_graphic());
-        match visible && (MIN_CHARS..=MAX_CHARS).contains(&text.len()) {
-            true => Ok(Self(Sha256::digest(text).into())),
-            false => Err(TokenError::Form),
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(TokenError::Characters);
+        }
+        match text.len() {
+            length if length < SHORTEST => Err(TokenError::Short { length }),
+            _ => Ok(Self(text.to_owned())),
         }
     }
 
-    /// The token in a file.
+    /// Reads a file that holds a token; blanks and line ends around it are no part of it.
     ///
     /// # Errors
-    /// [`TokenError`].
+    /// Those of reading, and those of [`Token::new`].
     pub fn read(path: &Path) -> Result<Self, TokenError> {
-        let text = std::fs::read_to_string(path);
-        Self::new(&text.map_err(|source| TokenError::Read {
+        let refuse = |source| TokenError::File {
             path: path.to_owned(),
             source,
-        })?)
+        };
+        let bytes = std::fs::metadata(path).map_err(refuse)?.len();
+        if bytes > LONGEST_FILE {
+            return Err(TokenError::Large {
+                path: path.to_owned(),
+                bytes,
+            });
+        }
+        Self::new(std::fs::read_to_string(path).map_err(refuse)?.trim())
     }
 
-    /// Whether a header `Authorization` bears it. The time this takes says nothing of how much of it is right.
+    /// The value of the header that shows it.
     #[must_use]
-    pub fn is_borne_by(&self, authorization: Option<&[u8]>) -> bool {
-        let Some((scheme, given)) = authorization.and_then(|value| value.split_at_checked(7)) else {
+    pub fn header(&self) -> String {
+        format!("Bearer {}", self.0)
+    }
+
+    /// Whether the value of an `Authorization` header shows this token. How long it takes does not tell how much of it
+    /// is right.
+    #[must_use]
+    pub fn is_shown_by(&self, header: &[u8]) -> bool {
+        let Some((scheme, shown)) = header.split_at_checked("Bearer ".len()) else {
             return false;
         };
-        let digest: [u8; 32] = Sha256::digest(given.trim_ascii()).into();
-        let differing = self.0.iter().zip(digest).fold(0, |bits, (a, b)| bits | (a ^ b));
-        scheme.eq_ignore_ascii_case(b"bearer ") && std::hint::black_box(differing) == 0
+        let known = self.0.as_bytes();
+        if !scheme.eq_ignore_ascii_case(b"Bearer ") || shown.len() != known.len() {
+            return false;
+        }
+        let differing = shown
+            .iter()
+            .zip(known)
+            .fold(0, |differing, (a, b)| differing | (a ^ b));
+        std::hint::black_box(differing) == 0
     }
 }
 
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token")
+        f.write_str("Token(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn only_the_token_itself_is_taken() {
+        let token = Token::new("0123456789abcdef").unwrap();
+        assert!(token.is_shown_by(b"Bearer 0123456789abcdef"));
+        assert!(token.is_shown_by(b"bearer 0123456789abcdef"));
+        for wrong in [
+            "Bearer 0123456789abcdeF",
+            "Bearer 0123456789abcde",
+            "Bearer 0123456789abcdef0",
+            "Basic 0123456789abcdef",
+            "0123456789abcdef",
+            "",
+        ] {
+            assert!(!token.is_shown_by(wrong.as_bytes()), "{wrong}");
+        }
+        assert_eq!(format!("{token:?}"), "Token(..)");
+    }
+
+    #[test]
+    fn what_is_no_token_is_refused() {
+        assert!(matches!(
+            Token::new("short"),
+            Err(TokenError::Short { length: 5 })
+        ));
+        assert!(matches!(
+            Token::new("0123456789 abcdef"),
+            Err(TokenError::Characters)
+        ));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        assert!(matches!(Token::read(&path), Err(TokenError::File { .. })));
+        std::fs::write(&path, "0123456789abcdef\n").unwrap();
+        assert!(
+            Token::read(&path)
+                .unwrap()
+                .is_shown_by(b"Bearer 0123456789abcdef")
+        );
+        std::fs::write(&path, vec![b'a'; 5_000]).unwrap();
+        assert!(matches!(
+            Token::read(&path),
+            Err(TokenError::Large { bytes: 5_000, .. })
+        ));
     }
 }

@@ -18,8 +18,7 @@ use ratatui::widgets::Widget;
 use self::feed::Feed;
 use self::view::{Order, View};
 use super::report;
-use super::watching::token_of_environment;
-use crate::server::observe::Token;
+use super::token;
 use crate::telemetry::live::LiveStatus;
 
 /// Columns and rows of what `--once` prints, unless it is told otherwise.
@@ -59,10 +58,7 @@ pub(super) struct Args {
 /// # Errors
 /// Nothing listens there, or what answers is no run.
 pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
-    let token = match &args.token_file {
-        Some(path) => Some(Token::read(path).into_diagnostic()?),
-        None => token_of_environment()?,
-    };
+    let token = token::token(args.token_file.as_deref(), token::RUN)?;
     let feed = Feed::new(&args.url, token);
     // What is wrong with the address is told before the screen is taken.
     let first = feed

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use ureq::Agent;
 
-use crate::server::{HealthAnswer, ServiceStatus};
+use crate::server::{HealthAnswer, ServiceStatus, Token};
 
 /// Longest answer that is read.
 const MAX_ANSWER_BYTES: u64 = 256 << 20;
@@ -66,7 +66,7 @@ pub struct Reply {
 #[derive(Clone)]
 pub struct Client {
     base: String,
-    token: Option<String>,
+    token: Option<Token>,
     agent: Agent,
 }
 
@@ -81,7 +81,7 @@ impl fmt::Debug for Client {
 impl Client {
     /// A service at a URL such as `http://127.0.0.1:8000`; every question may take `timeout`.
     #[must_use]
-    pub fn new(base: &str, token: Option<String>, timeout: Duration) -> Self {
+    pub fn new(base: &str, token: Option<Token>, timeout: Duration) -> Self {
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .timeout_global(Some(timeout))
@@ -101,7 +101,7 @@ impl Client {
         let url = format!("{}{path}", self.base);
         let mut request = self.agent.get(&url);
         if let Some(token) = &self.token {
-            request = request.header("Authorization", format!("Bearer {token}"));
+            request = request.header("Authorization", token.header());
         }
         reply(&url, request.call())
     }
@@ -114,7 +114,7 @@ impl Client {
         let url = format!("{}{path}", self.base);
         let mut request = self.agent.post(&url).header("Content-Type", "application/json");
         if let Some(token) = &self.token {
-            request = request.header("Authorization", format!("Bearer {token}"));
+            request = request.header("Authorization", token.header());
         }
         reply(&url, request.send(body))
     }

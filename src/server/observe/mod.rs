@@ -6,7 +6,6 @@ mod control;
 mod listen;
 mod recorder;
 mod routes;
-mod token;
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,11 +13,11 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
+pub use super::token::{Token, TokenError};
 pub use listen::{
     ConnectionLimits, LimitedConnection, LimitedListener, ListenAddress, ListenAddressError, ListenError,
 };
 pub use recorder::{Metrics, MetricsError};
-pub use token::{Token, TokenError};
 
 use crate::pipeline::Pipeline;
 use crate::runtime::Control;
