@@ -6,7 +6,7 @@
 //!
 //! # Layout
 //!
-//! A room (module) may import only the rooms listed before it; `tests/architecture.rs` enforces it.
+//! A room (module) may import only the rooms listed before it; `tests/pipelines/architecture.rs` enforces it.
 //!
 //! - [`numeric`]: number formats and their exact conversions
 //! - [`tensor`]: data types, shapes, strided views, host tensors

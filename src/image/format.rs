@@ -12,7 +12,7 @@ pub(super) const ACCEPTED_ENCODINGS: &str = "rgb8, bgr8, rgba8, bgra8, mono8, mo
 ///
 /// The first five are *interleaved*: bytes of a pixel side by side, which is what every resize reads. The
 /// others are converted to [`PixelFormat::interleaved`] row by row, only the rows that are needed; the pixels
-/// are those of OpenCV's `cvtColor`, bit for bit (`tests/image_formats.rs`).
+/// are those of OpenCV's `cvtColor`, bit for bit (`tests/images/image_formats.rs`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PixelFormat {
     /// Red, green, blue.

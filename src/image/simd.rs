@@ -1,5 +1,5 @@
 //! AVX2 forms of the resize kernels, chosen at run time. Same integers as the scalar forms in `columns.rs`
-//! and `rows.rs`, so the same bits; `tests/image.rs` compares both over random geometries.
+//! and `rows.rs`, so the same bits; `tests/images/image.rs` compares both over random geometries.
 //!
 //! Pixels of three channels travel in four lanes, so one shuffle serves every input format: it pairs each
 //! channel of a pixel with the same channel of its right neighbour and sorts the channels on the way.

@@ -1,5 +1,5 @@
 //! AVX-512 and AVX2 forms of the `INTER_AREA` kernels. Products and sums stay apart and in the order of the scalar
-//! forms in `area.rs`, so the bits are the same; `tests/image_resize.rs` compares them.
+//! forms in `area.rs`, so the bits are the same; `tests/images/image_resize.rs` compares them.
 
 use std::ops::Range;
 

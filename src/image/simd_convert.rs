@@ -1,5 +1,5 @@
 //! AVX2 forms of the colour conversions, chosen at run time. Same integers as the scalar forms in `convert/`,
-//! so the same bits; `tests/image_formats.rs` compares both at every width.
+//! so the same bits; `tests/images/image_formats.rs` compares both at every width.
 
 use super::Kernels;
 use super::convert::bayer::{self, MosaicRow};

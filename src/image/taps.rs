@@ -1,7 +1,7 @@
 //! The tables of a bilinear resize: which two samples every output position blends, and how much of each.
 //!
 //! The arithmetic is that of OpenCV 4.x `resize` with `INTER_LINEAR` on 8-bit images, found in its public
-//! source and confirmed bit for bit by `tests/image.rs`: positions in double, rounded to float; fractions in
+//! source and confirmed bit for bit by `tests/images/image.rs`: positions in double, rounded to float; fractions in
 //! float; weights in 11-bit fixed point, rounded half to even.
 
 /// Fixed-point one: weights of a sample pair add up to about this.

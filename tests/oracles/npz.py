@@ -1,4 +1,4 @@
-"""NumPy's side of tests/npz.rs.
+"""NumPy's side of tests/numbers/npz.rs.
 
 npz.py write FOLDER   archives of every type, order and byte order, and what NumPy says their values are
 npz.py check FILE     what NumPy reads of a file that Sensorium wrote, one JSON line an array

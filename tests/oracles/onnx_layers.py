@@ -1,4 +1,4 @@
-"""Layers with normalisations for tests/onnx_records.rs.
+"""Layers with normalisations for tests/networks/onnx_records.rs.
 
 onnx_layers.py make FOLDER    writes layers.onnx, external.onnx (constants beside it); prints the file's SHA-256
 onnx_layers.py check FOLDER   runs layers.onnx and the same layers with the weights of folded.npz; prints the largest

@@ -1,5 +1,5 @@
 //! Whole blocks on the widest vectors of the processor, chosen at run time. Same integers as `block.rs`, so
-//! the same bits; `tests/numeric/blockfloat.rs` compares all forms.
+//! the same bits; `tests/numbers/numeric/blockfloat.rs` compares all forms.
 
 use super::block::{Block, decode_block, encode_block, pack, unpack};
 use super::{BLOCK_VALUES, BlockFormat};

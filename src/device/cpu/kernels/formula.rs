@@ -1,6 +1,6 @@
 //! The element-wise functions, each written once over any vector type.
 //!
-//! Errors are against the exact function; `tests/kernels.rs` holds them to these bounds.
+//! Errors are against the exact function; `tests/device/kernels.rs` holds them to these bounds.
 //!
 //! | function | error | special values |
 //! |---|---|---|

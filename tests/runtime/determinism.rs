@@ -1,0 +1,199 @@
+//! `sensorium run --deterministic`: the same bytes, whatever the threads do.
+
+use crate::tiny;
+use std::path::Path;
+
+use sensorium::image::encode_png;
+use serde_json::Value;
+use tiny::{Lab, picture};
+
+/// Runs that are compared.
+const RUNS: u64 = 50;
+const PERIOD_NS: u64 = 100_000_000;
+
+/// Two sources, two detectors of which one sees both, and sinks that both feed.
+const PIPELINE: &str = "\
+pipeline: crossed
+device: { threads: 1, queues: 2, arena_mib: 32 }
+models:
+  squares:
+    type: yolox
+    weights: squares.onnx
+    preprocess: yolox_opencv
+    labels: colours.txt
+    score_threshold: 0.3
+    nms_threshold: 0.45
+nodes:
+  ahead: { kind: source, bag: ahead.mcap }
+  around: { kind: source, bag: around.mcap }
+  quick: { kind: detector, model: squares, input: ahead }
+  thorough: { kind: detector, model: squares, input: [ahead, around] }
+  recorder: { kind: recorder, input: [thorough, quick], path: out.mcap }
+  jsonl: { kind: jsonl, input: [quick, thorough], path: out.jsonl }
+channels:
+  default: { capacity: 2, on_full: drop_oldest }
+";
+
+/// Images that come at the same times on both sources, small ones and ones that take long to decode, and one that is none.
+fn lab() -> Lab {
+    let lab = Lab::new();
+    let square = |i: usize| picture(&[(i % 2, [i % 4 * 16, 16])]);
+    let mut ahead = Vec::new();
+    let mut around = Vec::new();
+    for i in 0..12 {
+        let at_ns = i as u64 * PERIOD_NS;
+        ahead.push(tiny::raw("/front", at_ns, &square(i)));
+        let png = encode_png(&square(i + 1).view()).unwrap();
+        around.push(tiny::compressed("/left", at_ns, "png", &png));
+        if i == 5 {
+            around.push(tiny::compressed("/left", at_ns + 1, "png", &png[..png.len() / 2]));
+        }
+        around.push(tiny::raw("/right", at_ns + PERIOD_NS / 3, &square(i + 2)));
+    }
+    tiny::write_bag(&lab.path("ahead.mcap"), &ahead);
+    tiny::write_bag(&lab.path("around.mcap"), &around);
+    std::fs::write(lab.path("crossed.yaml"), PIPELINE).unwrap();
+    lab
+}
+
+fn read(path: &Path) -> Vec<u8> {
+    std::fs::read(path).unwrap()
+}
+
+#[test]
+fn fifty_runs_under_disturbed_scheduling_write_the_same_bytes() {
+    let lab = lab();
+    let mut first: Option<(Vec<u8>, Vec<u8>)> = None;
+    for run in 0..RUNS {
+        // Commands of the device take longer by chance, workers and threads are many or few, and so are the tokio workers.
+        let slow = format!(
+            "device.fault={{ seed: {run}, faults: [ {{ kind: slow, factor: {}, at: {{ chance_per_million: 300000 }} }} ] }}",
+            2 + run % 7 * 3
+        );
+        let settings = [
+            slow,
+            format!("device.threads={}", 1 + run % 3),
+            format!("device.queues={}", 1 + run % 2),
+            format!("nodes.quick.prepare_workers={}", 1 + run % 4),
+            format!("nodes.thorough.prepare_workers={}", 1 + run / 4 % 3),
+            format!("nodes.thorough.finish_workers={}", 1 + run % 3),
+            format!("channels.default.capacity={}", 1 + run % 5),
+        ];
+        let mut command = tiny::sensorium();
+        command
+            .arg("run")
+            .arg(lab.path("crossed.yaml"))
+            .arg("--deterministic");
+        command.args(["--format", "json"]);
+        for setting in &settings {
+            command.args(["--set", setting]);
+        }
+        command.env("TOKIO_WORKER_THREADS", (1 + run % 4).to_string());
+        let outcome = tiny::outcome(&mut command);
+        // 12 images ahead go to both detectors, 24 and a broken one around to one.
+        assert_eq!(
+            (outcome.code, outcome.frames()),
+            (Some(0), [49, 48, 1, 0]),
+            "{outcome:?}"
+        );
+        let written = (read(&lab.path("out.jsonl")), read(&lab.path("out.mcap")));
+        match &first {
+            None => first = Some(written),
+            Some(first) => {
+                assert!(
+                    written.0 == first.0,
+                    "JSON lines of run {run} differ: {settings:?}"
+                );
+                assert!(
+                    written.1 == first.1,
+                    "the recording of run {run} differs: {settings:?}"
+                );
+            }
+        }
+    }
+    let (lines, recording) = first.unwrap();
+    let lines = tiny::json_lines(std::str::from_utf8(&lines).unwrap());
+    assert_eq!(lines.len(), 48);
+    assert!(lines.iter().all(|line| line.get("latency_us").is_none()));
+    // In the order of the messages, each with the detectors in the order of the file.
+    let stamps: Vec<i64> = lines
+        .iter()
+        .map(|line| line["stamp_ns"].as_i64().unwrap())
+        .collect();
+    assert!(stamps.is_sorted(), "{stamps:?}");
+    let streams: Vec<&str> = lines[..4]
+        .iter()
+        .map(|line| line["stream"].as_str().unwrap())
+        .collect();
+    assert_eq!(streams, ["/front", "/front", "/left", "/right"]);
+
+    let logged = mcap::MessageStream::new(&recording).unwrap().map(Result::unwrap);
+    let times: Vec<(u64, u64)> = logged
+        .map(|message| (message.log_time, message.publish_time))
+        .collect();
+    assert_eq!(times.len(), 96, "an image and its boxes for each result");
+    assert!(times.iter().all(|(log, stamp)| log == stamp));
+}
+
+#[test]
+fn live_messages_cannot_be_played_in_a_fixed_order() {
+    let lab = lab();
+    let settings = [
+        "nodes.ahead.subscribe=ros2",
+        "nodes.ahead.bag=''",
+        "nodes.ahead.topics=[/front]",
+    ];
+    let mut command = tiny::sensorium();
+    command
+        .arg("run")
+        .arg(lab.path("crossed.yaml"))
+        .arg("--deterministic");
+    for setting in settings {
+        command.args(["--set", setting]);
+    }
+    let outcome = tiny::outcome(&mut command);
+    assert_eq!(outcome.code, Some(1), "{outcome:?}");
+    assert!(
+        outcome.told.contains("the source `ahead` takes live messages"),
+        "{outcome:?}"
+    );
+    assert!(outcome.told.contains("--bag"), "{outcome:?}");
+}
+
+#[test]
+fn a_simulated_drive_repeats_itself() {
+    let lab = lab();
+    let weights = Path::new(env!("CARGO_MANIFEST_DIR")).join("pipelines/weights/centerpoint_sim.safetensors");
+    let pipeline = format!(
+        "pipeline: drive
+device: {{ arena_mib: 512 }}
+models:
+  squares: {{ type: yolox, weights: squares.onnx, preprocess: yolox_opencv, labels: colours.txt, score_threshold: 0.3, nms_threshold: 0.45 }}
+  objects: {{ type: centerpoint, weights: {} }}
+nodes:
+  car: {{ kind: source, simulate: {{ seconds: 0.6, seed: 3, cameras: front, camera_hz: 5 }} }}
+  boxes: {{ kind: detector, model: squares, input: car }}
+  road: {{ kind: detector, model: objects, input: car }}
+  recorder: {{ kind: recorder, input: [boxes, road], path: drive.mcap }}
+  jsonl: {{ kind: jsonl, input: [boxes, road], path: drive.jsonl }}
+",
+        weights.display()
+    );
+    std::fs::write(lab.path("drive.yaml"), pipeline).unwrap();
+    let outputs: Vec<(Vec<u8>, Vec<u8>)> = (1..=2)
+        .map(|threads| {
+            let mut command = tiny::sensorium();
+            command
+                .arg("run")
+                .arg(lab.path("drive.yaml"))
+                .arg("--deterministic");
+            command.args(["--format", "json", "--set", &format!("device.threads={threads}")]);
+            let outcome = tiny::outcome(&mut command);
+            assert_eq!(outcome.code, Some(0), "{outcome:?}");
+            assert_eq!(outcome.summary()["frames"]["out"], Value::from(9), "{outcome:?}");
+            (read(&lab.path("drive.jsonl")), read(&lab.path("drive.mcap")))
+        })
+        .collect();
+    assert!(outputs[0].0 == outputs[1].0, "the JSON lines differ");
+    assert!(outputs[0].1 == outputs[1].1, "the recordings differ");
+}
