@@ -307,7 +307,7 @@ impl<'t> Connection<'t, '_> {
 }
 
 /// The items of a list, or the one value that stands for a list of one.
-fn one_or_many(value: &tree::Node) -> &[tree::Node] {
+pub(super) fn one_or_many(value: &tree::Node) -> &[tree::Node] {
     match &value.value {
         tree::Value::List(items) => items,
         _ => std::slice::from_ref(value),

@@ -294,7 +294,7 @@ const fn default_max_detections() -> u32 {
     300
 }
 
-const fn default_max_streams() -> u16 {
+pub(super) const fn default_max_streams() -> u16 {
     8
 }
 

@@ -6,7 +6,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::raw::RawInput;
-use super::settings::Family;
 use super::words::words;
 
 /// Most members of a set.
@@ -249,27 +248,4 @@ pub struct ConcatSettings {
     pub max_points: u32,
     /// Name of the stream of clouds.
     pub stream: String,
-}
-
-/// What a family of networks takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Takes {
-    Images,
-    Clouds,
-}
-
-impl Takes {
-    pub(super) const fn words(self) -> &'static str {
-        match self {
-            Self::Images => "images",
-            Self::Clouds => "point clouds",
-        }
-    }
-
-    pub(super) const fn of(family: &Family) -> Self {
-        match family {
-            Family::Yolox(_) | Family::FastestDet(_) | Family::StreamQueries(_) => Self::Images,
-            Family::CenterPoint(_) | Family::BevRing(_) => Self::Clouds,
-        }
-    }
 }

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::raw::default_max_streams;
 use super::scheduling::BatchSettings;
 use super::settings::{OnStreamsFull, Precision};
 
@@ -56,10 +57,6 @@ const fn default_memory_frames() -> u16 {
 
 const fn default_score_threshold() -> f32 {
     0.3
-}
-
-const fn default_max_streams() -> u16 {
-    8
 }
 
 /// What is peculiar to models that keep states of every stream.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Validator, section, value_span};
 use crate::pipeline::compute::{ComputeCost, ComputeRole, ComputeSettings, RawCompute};
+use crate::pipeline::connect::one_or_many;
 use crate::pipeline::nearest::{alternatives, suggestion};
 use crate::pipeline::problem::Problem;
 use crate::pipeline::tree::{self, Entry};
@@ -184,12 +185,4 @@ impl Validator<'_> {
 /// The names under a node's `input`.
 fn inputs_of(entry: &Entry) -> impl Iterator<Item = &tree::Node> {
     entry.value.get("input").into_iter().flat_map(one_or_many)
-}
-
-/// The items of a list, or the one value that stands for a list of one.
-fn one_or_many(value: &tree::Node) -> &[tree::Node] {
-    match &value.value {
-        tree::Value::List(items) => items,
-        _ => std::slice::from_ref(value),
-    }
 }

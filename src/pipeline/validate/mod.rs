@@ -15,13 +15,16 @@ use super::camera::Preprocess;
 use super::connect;
 use super::load::Overrides;
 use super::problem::Problem;
-use super::raw::{RawBf16Sums, RawCenterPoint, RawDevice, RawModel, RawNode, RawPipeline, RawThreads};
+use super::raw::{
+    RawBf16Sums, RawCameraModel, RawCenterPoint, RawDevice, RawModel, RawNode, RawPipeline, RawThreads,
+};
 use super::ros2::{RawRos2, Ros2Settings};
 use super::settings::{CenterPointSettings, DeviceSettings, Family, ModelSettings, Node, NodeKind, Pipeline};
 use super::source::{Span, source};
 use super::supervision::check_faults;
 use super::tree::{self, Entry};
 use crate::device::{Backends, Bf16Sums, DeviceLayer, Threads};
+use crate::perception::YoloxParams;
 
 /// The pipeline that `raw` describes. It is only good if no problem was found.
 pub(super) fn validate(
@@ -212,56 +215,53 @@ impl Validator<'_> {
     }
 
     fn model(&mut self, entry: &Entry, raw: &RawModel) -> ModelSettings {
-        let (weights, precision, max_streams, on_full) = match raw {
-            RawModel::Yolox(raw) | RawModel::FastestDet(raw) => {
-                (&raw.weights, raw.precision, raw.max_streams, raw.on_full)
+        let settings = match raw {
+            RawModel::Yolox(raw) => {
+                let params = self.yolox_params(entry, raw);
+                let params = params.as_ref();
+                let family = Family::Yolox(self.camera(entry, raw, Preprocess::YoloxOpencv, params));
+                self.camera_model(entry, raw, params, family)
             }
-            RawModel::CenterPoint(raw) => (&raw.weights, raw.precision, raw.max_streams, raw.on_full),
-            RawModel::BevRing(raw) => return self.seeded(entry, raw, Family::BevRing),
-            RawModel::StreamQueries(raw) => return self.seeded(entry, raw, Family::StreamQueries),
-            RawModel::Bundle(raw) => return self.bundle(entry, raw),
-        };
-        let params = match raw {
-            RawModel::Yolox(raw) => self.yolox_params(entry, raw),
-            RawModel::FastestDet(raw) => self.no_params(entry, raw),
-            RawModel::CenterPoint(_)
-            | RawModel::BevRing(_)
-            | RawModel::StreamQueries(_)
-            | RawModel::Bundle(_) => None,
-        };
-        let params = params.as_ref();
-        let model_path = params.and_then(|params| params.model_path.as_deref());
-        let weights = self.weights(entry, weights, model_path);
-        let family = match raw {
-            RawModel::Yolox(raw) => Family::Yolox(self.camera(entry, raw, Preprocess::YoloxOpencv, params)),
             RawModel::FastestDet(raw) => {
-                Family::FastestDet(self.camera(entry, raw, Preprocess::FastestDetOpencv, params))
+                let params = self.no_params(entry, raw);
+                let params = params.as_ref();
+                let family =
+                    Family::FastestDet(self.camera(entry, raw, Preprocess::FastestDetOpencv, params));
+                self.camera_model(entry, raw, params, family)
             }
-            RawModel::CenterPoint(raw) => Family::CenterPoint(self.center_point(entry, raw)),
-            RawModel::BevRing(raw) => Family::BevRing(raw.settings()),
-            RawModel::StreamQueries(raw) => Family::StreamQueries(raw.settings()),
-            RawModel::Bundle(raw) => return self.bundle(entry, raw),
+            RawModel::CenterPoint(raw) => ModelSettings {
+                weights: self.weights(entry, &raw.weights, None),
+                precision: raw.precision,
+                max_streams: raw.max_streams,
+                on_full: raw.on_full,
+                max_in_flight: raw.max_in_flight,
+                batch: raw.batch.clone(),
+                bundle: None,
+                family: Family::CenterPoint(self.center_point(entry, raw)),
+            },
+            RawModel::BevRing(raw) => self.seeded(entry, raw, Family::BevRing),
+            RawModel::StreamQueries(raw) => self.seeded(entry, raw, Family::StreamQueries),
+            RawModel::Bundle(raw) => self.bundle(entry, raw),
         };
-        let (max_in_flight, batch) = match raw {
-            RawModel::Yolox(raw) | RawModel::FastestDet(raw) => (raw.max_in_flight, &raw.batch),
-            RawModel::CenterPoint(raw) => (raw.max_in_flight, &raw.batch),
-            RawModel::BevRing(raw) | RawModel::StreamQueries(raw) => (raw.max_in_flight, &raw.batch),
-            RawModel::Bundle(raw) => return self.bundle(entry, raw),
-        };
-        self.check_batch(
-            entry,
-            batch.as_ref(),
-            &family,
-            max_in_flight,
-            (max_streams, on_full),
-        );
+        self.check_batch(entry, &settings);
+        settings
+    }
+
+    fn camera_model(
+        &mut self,
+        entry: &Entry,
+        raw: &RawCameraModel,
+        params: Option<&YoloxParams>,
+        family: Family,
+    ) -> ModelSettings {
+        let model_path = params.and_then(|params| params.model_path.as_deref());
         ModelSettings {
-            weights,
-            precision,
-            max_streams,
-            on_full,
-            max_in_flight,
-            batch: batch.clone(),
+            weights: self.weights(entry, &raw.weights, model_path),
+            precision: raw.precision,
+            max_streams: raw.max_streams,
+            on_full: raw.on_full,
+            max_in_flight: raw.max_in_flight,
+            batch: raw.batch.clone(),
             bundle: None,
             family,
         }

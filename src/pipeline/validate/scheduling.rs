@@ -2,21 +2,14 @@
 
 use super::{Validator, value_span};
 use crate::pipeline::problem::Problem;
-use crate::pipeline::scheduling::BatchSettings;
-use crate::pipeline::settings::{Family, OnStreamsFull};
+use crate::pipeline::settings::{ModelSettings, OnStreamsFull};
 use crate::pipeline::tree::Entry;
 
 impl Validator<'_> {
-    /// Checks the batches of a model; `streams` are those that it serves at once.
-    pub(super) fn check_batch(
-        &mut self,
-        entry: &Entry,
-        batch: Option<&BatchSettings>,
-        family: &Family,
-        max_in_flight: Option<u32>,
-        (max_streams, on_full): (u16, OnStreamsFull),
-    ) {
-        let Some(batch) = batch else { return };
+    /// Checks the batches of a model.
+    pub(super) fn check_batch(&mut self, entry: &Entry, settings: &ModelSettings) {
+        let Some(batch) = &settings.batch else { return };
+        let (family, max_streams) = (&settings.family, settings.max_streams);
         if !family.can_batch() {
             let message = format!(
                 "a {} network takes one frame at a time: it keeps earlier frames of each stream",
@@ -39,7 +32,7 @@ impl Validator<'_> {
             return;
         }
         let largest = batch.largest();
-        if on_full == OnStreamsFull::Reject && largest > max_streams {
+        if settings.on_full == OnStreamsFull::Reject && largest > max_streams {
             let message = format!(
                 "a batch of {largest} has a frame of {largest} streams, and `models.{}` serves {max_streams}",
                 entry.key
@@ -47,7 +40,7 @@ impl Validator<'_> {
             let label = format!("expected sizes up to {max_streams}, or `max_streams: {largest}`");
             self.problems.push(Problem::error(message, span, label));
         }
-        if let Some(most) = max_in_flight.filter(|&most| most < u32::from(largest)) {
+        if let Some(most) = settings.max_in_flight.filter(|&most| most < u32::from(largest)) {
             let message = format!("a batch of {largest} never fills with {most} frames in flight");
             let label = format!("expected at least {largest}");
             let problem = Problem::error(message, value_span(entry, "max_in_flight"), label);

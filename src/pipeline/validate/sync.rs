@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::{Made, Validator, value_span};
+use crate::perception::Sensor;
 use crate::pipeline::nearest::{alternatives, suggestion};
 use crate::pipeline::problem::Problem;
 use crate::pipeline::settings::{Edge, ModelSettings, NodeKind};
 use crate::pipeline::source::Span;
 use crate::pipeline::sync::{
     ConcatSettings, DEFAULT_MAX_AGE_MS, DEFAULT_TOLERANCE_MS, MAX_MEMBERS, MatchBy, MatchRule, RawConcat,
-    RawSync, SyncMember, SyncSettings, Takes,
+    RawSync, SyncMember, SyncSettings,
 };
 use crate::pipeline::tree::{self, Entry};
 
@@ -166,14 +167,14 @@ impl Validator<'_> {
             let Some(model) = models.get(&detector.model) else {
                 continue;
             };
-            let takes = Takes::of(&model.family);
+            let takes = model.family.sensor();
             for edge in edges.iter().filter(|edge| edge.to == entry.key) {
                 let Some((_, Made::On(from))) = kind_of(&edge.from) else {
                     continue;
                 };
                 let fits = match from {
                     NodeKind::Sync(_) => false,
-                    NodeKind::Concat(_) => takes == Takes::Clouds,
+                    NodeKind::Concat(_) => takes == Sensor::Lidar,
                     _ => true,
                 };
                 if fits {
@@ -186,14 +187,12 @@ impl Validator<'_> {
                 let mut problem = Problem::error(
                     format!(
                         "the detector `{}` takes {} and cannot be fed by `{}`",
-                        entry.key,
-                        takes.words(),
-                        edge.from
+                        entry.key, takes, edge.from
                     ),
                     value_span(entry, "input"),
                     format!("`{}` yields {yields}", edge.from),
                 );
-                if matches!(from, NodeKind::Sync(_)) && takes == Takes::Clouds {
+                if matches!(from, NodeKind::Sync(_)) && takes == Sensor::Lidar {
                     problem = problem.help("a node of kind `concat` makes one cloud of a set of clouds");
                 }
                 self.problems.push(problem);

@@ -26,18 +26,15 @@ impl Validator<'_> {
                 .related(value_span(entry, "type"), "because of this type"),
             );
         }
-        let family = family(raw.settings());
-        let streams = (raw.max_streams, raw.on_full);
-        self.check_batch(entry, raw.batch.as_ref(), &family, raw.max_in_flight, streams);
         ModelSettings {
             weights: None,
             precision: raw.precision,
             max_streams: raw.max_streams,
             on_full: raw.on_full,
             max_in_flight: raw.max_in_flight,
-            batch: None,
+            batch: raw.batch.clone(),
             bundle: None,
-            family,
+            family: family(raw.settings()),
         }
     }
 }

@@ -347,6 +347,15 @@ fn drive_of(seconds: f64, sensors: &[VehicleSensor]) -> SimulateSettings {
     }
 }
 
+/// Takes the faults of actors out of what a pipeline says about supervision.
+fn take_faults(member: &mut Member) -> Option<Entry> {
+    let Some(Value::Map(keys)) = value_mut(&mut member.tree, "supervision") else {
+        return None;
+    };
+    let position = keys.iter().position(|key| key.key == "fault")?;
+    Some(keys.remove(position))
+}
+
 /// The pipelines of the members, on one device and as one node of the ROS 2 graph.
 fn load_members(
     tree: &Node,
@@ -361,7 +370,14 @@ fn load_members(
             keys.retain(|key| key.key != "node");
         }
     }
-    for name in ["device", "ros2"] {
+    if let Some(fault) = tree.get("supervision").and_then(|section| section.entry("fault")) {
+        let message = "faults of actors are not those of a vehicle";
+        let label = "expected this in a pipeline file, or in `set` of a pipeline";
+        problems.push(Problem::error(message, &fault.key_span, label));
+    }
+    // Faults name actors of their own pipeline, so they are no common section.
+    let faults: Vec<Option<Entry>> = members.iter_mut().map(take_faults).collect();
+    for name in ["device", "ros2", "supervision"] {
         let trees: Vec<&Node> = members.iter().map(|member| &member.tree).collect();
         let mut merged = sections::merge(name, tree, &trees, problems);
         if name == "ros2" {
@@ -387,6 +403,11 @@ fn load_members(
                 entries.retain(|entry| entry.key != name);
                 entries.push(merged.clone());
             }
+        }
+    }
+    for (member, fault) in members.iter_mut().zip(faults) {
+        if let (Some(fault), Some(Value::Map(keys))) = (fault, value_mut(&mut member.tree, "supervision")) {
+            keys.push(fault);
         }
     }
     let count = |member: &Member, kind: &str| {

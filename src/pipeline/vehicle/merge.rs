@@ -10,6 +10,7 @@ use crate::perception::Sensor;
 use crate::pipeline::problem::Problem;
 use crate::pipeline::settings::{Node, NodeKind, Pipeline, PublisherSettings, SourceSettings, Topics};
 use crate::pipeline::source::Span;
+use crate::pipeline::sync::{ConcatSettings, SyncSettings};
 
 /// Node of the one source that stands for several that play the same.
 const MERGED_SOURCE: &str = "sensors";
@@ -63,10 +64,13 @@ pub(super) fn merge(
                 whole.inactive.append(&mut pipeline.inactive);
                 whole.warnings.append(&mut pipeline.warnings);
                 whole.missing.append(&mut pipeline.missing);
+                // All but the faults is the same in every member.
+                whole.supervision.fault.append(&mut pipeline.supervision.fault);
             }
         }
     }
     let mut pipeline = whole.unwrap_or_else(|| Pipeline::empty(path, name));
+    check_streams(&pipeline, members, problems);
     path.clone_into(&mut pipeline.file);
     name.clone_into(&mut pipeline.name);
     join_sinks(&mut pipeline);
@@ -87,10 +91,31 @@ fn prefixed(member: &str, name: &str) -> String {
 fn rename(member: &str, pipeline: &mut Pipeline) {
     let new = |name: &mut String| *name = prefixed(member, name);
     for node in &mut pipeline.nodes {
-        new(&mut node.name);
-        if let NodeKind::Detector(detector) = &mut node.kind {
-            new(&mut detector.model);
+        let name = prefixed(member, &node.name);
+        let own = std::mem::replace(&mut node.name, name);
+        match &mut node.kind {
+            NodeKind::Detector(detector) => new(&mut detector.model),
+            // A stream that is called as its node stays so; another name is the user's word.
+            NodeKind::Sync(SyncSettings { stream, .. }) | NodeKind::Concat(ConcatSettings { stream, .. })
+                if *stream == own =>
+            {
+                stream.clone_from(&node.name);
+            }
+            NodeKind::Compute(compute) => {
+                compute.latency_from.iter_mut().for_each(new);
+                compute.routes = std::mem::take(&mut compute.routes)
+                    .into_iter()
+                    .map(|(input, outputs)| {
+                        let outputs = outputs.iter().map(|output| prefixed(member, output));
+                        (prefixed(member, &input), outputs.collect())
+                    })
+                    .collect();
+            }
+            _ => {}
         }
+    }
+    for fault in &mut pipeline.supervision.fault {
+        new(&mut fault.actor);
     }
     for edge in &mut pipeline.edges {
         new(&mut edge.from);
@@ -101,6 +126,32 @@ fn rename(member: &str, pipeline: &mut Pipeline) {
         .into_iter()
         .map(|(name, model)| (prefixed(member, &name), model))
         .collect();
+}
+
+/// Streams of sets and of merged clouds that pipelines name alike, so that one could not be told from the other.
+fn check_streams(pipeline: &Pipeline, members: &[Member], problems: &mut Vec<Problem>) {
+    let mut named: Vec<(&str, &str)> = Vec::new();
+    for node in &pipeline.nodes {
+        let stream = match &node.kind {
+            NodeKind::Sync(settings) => &settings.stream,
+            NodeKind::Concat(settings) => &settings.stream,
+            _ => continue,
+        };
+        match named.iter().find(|(known, _)| known == stream) {
+            None => named.push((stream, &node.name)),
+            Some((_, first)) => {
+                let is_its = |member: &&Member| node.name.starts_with(&prefixed(&member.name, ""));
+                let Some(member) = members.iter().find(is_its) else {
+                    continue;
+                };
+                problems.push(Problem::error(
+                    format!("`{first}` and `{}` name their streams {stream}", node.name),
+                    &member.at,
+                    "expected another `stream` in one of them",
+                ));
+            }
+        }
+    }
 }
 
 /// What the detectors of a member are fed with; sensors that they do not take are told.
@@ -216,9 +267,15 @@ fn join_sinks(pipeline: &mut Pipeline) {
             }
         }
     });
-    for edge in &mut pipeline.edges {
-        if let Some(kept) = gone.get(&edge.to) {
-            edge.to.clone_from(kept);
+    let ends = pipeline.edges.iter_mut().map(|edge| &mut edge.to);
+    let faulty = pipeline
+        .supervision
+        .fault
+        .iter_mut()
+        .map(|fault| &mut fault.actor);
+    for name in ends.chain(faulty) {
+        if let Some(kept) = gone.get(name) {
+            name.clone_from(kept);
         }
     }
 }
@@ -287,6 +344,13 @@ fn join_sources(pipeline: &mut Pipeline, streams: &mut [VehicleStream], sensors:
         .iter_mut()
         .map(|edge| &mut edge.from)
         .chain(streams.iter_mut().map(|stream| &mut stream.source))
+        .chain(
+            pipeline
+                .supervision
+                .fault
+                .iter_mut()
+                .map(|fault| &mut fault.actor),
+        )
     {
         if names.contains(from) {
             MERGED_SOURCE.clone_into(from);

@@ -9,6 +9,7 @@ use super::super::patterns::{NAME, TOKEN, TOPIC};
 use super::super::raw::RawDevice;
 use super::super::ros2::{RawRos2, Subscribe};
 use super::super::settings::SimulateSettings;
+use super::super::supervision::SupervisionSettings;
 use super::super::words::words;
 
 /// A vehicle: its sensors and where they sit, the pipelines that it runs, and what it changes in them. All pipelines run in
@@ -54,6 +55,10 @@ pub(super) struct RawVehicle {
     #[expect(dead_code, reason = "the section is read from the tree, where its places are")]
     #[serde(default)]
     pub(super) ros2: RawRos2,
+    /// What becomes of actors that fail, in place of what the pipelines say. Faults for tests stand in the pipelines.
+    #[expect(dead_code, reason = "the section is read from the tree, where its places are")]
+    #[serde(default)]
+    pub(super) supervision: SupervisionSettings,
     /// Pipelines by a name that goes before the names of their nodes and models.
     #[schemars(extend("propertyNames" = { "pattern": NAME }))]
     pub(super) pipelines: BTreeMap<String, RawMember>,
