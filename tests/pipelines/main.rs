@@ -9,4 +9,5 @@ mod tiny;
 mod architecture;
 mod bundles;
 mod pipeline_files;
+mod vehicle_members;
 mod vehicles;

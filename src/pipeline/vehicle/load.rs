@@ -349,10 +349,14 @@ fn drive_of(seconds: f64, sensors: &[VehicleSensor]) -> SimulateSettings {
 
 /// Takes the faults of actors out of what a pipeline says about supervision.
 fn take_faults(member: &mut Member) -> Option<Entry> {
-    let Some(Value::Map(keys)) = value_mut(&mut member.tree, "supervision") else {
+    take(value_mut(&mut member.tree, "supervision")?, "fault")
+}
+
+fn take(section: &mut Value, key: &str) -> Option<Entry> {
+    let Value::Map(keys) = section else {
         return None;
     };
-    let position = keys.iter().position(|key| key.key == "fault")?;
+    let position = keys.iter().position(|entry| entry.key == key)?;
     Some(keys.remove(position))
 }
 
@@ -380,6 +384,9 @@ fn load_members(
     for name in ["device", "ros2", "supervision"] {
         let trees: Vec<&Node> = members.iter().map(|member| &member.tree).collect();
         let mut merged = sections::merge(name, tree, &trees, problems);
+        if let (Some(merged), "supervision") = (&mut merged, name) {
+            take(&mut merged.value.value, "fault");
+        }
         if name == "ros2" {
             let at = merged
                 .as_ref()

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::raw::RawMember;
 use super::sensor::VehicleSensor;
+use crate::pipeline::connect::one_or_many;
 use crate::pipeline::load::{read, written};
 use crate::pipeline::nearest::{alternatives, suggestion};
 use crate::pipeline::problem::{Problem, told};
@@ -159,10 +160,12 @@ impl Workshop<'_> {
         let Some(Value::Map(nodes)) = value_mut(tree, "nodes") else {
             return sources;
         };
+        let mut renamed = Vec::new();
         for node in nodes.iter_mut().filter(|node| is_source(node)) {
             let Some(said) = said.iter().find(|it| it.key == node.key) else {
                 continue;
             };
+            renamed.extend(self.topics_of_members(node, said));
             let sensors = self.sensors_of(said, problems);
             let topics = sensors.iter().map(|&sensor| {
                 let (topic, span) = (&self.sensors[sensor].topic, &self.sensors[sensor].topic_span);
@@ -177,7 +180,31 @@ impl Workshop<'_> {
                 }
             }
         }
+        for node in nodes.iter_mut() {
+            rename_members(node, &renamed);
+        }
         sources
+    }
+
+    /// What becomes of each topic that a source lists, where the vehicle names as many sensors for it: the topic of the
+    /// sensor in the same place, or none where it is left out.
+    fn topics_of_members(&self, source: &Entry, said: &Entry) -> Vec<Renamed> {
+        let listed = source.value.get("topics").map_or(&[][..], Node::items);
+        let named = said.value.items();
+        if listed.len() != named.len() {
+            return Vec::new();
+        }
+        let pairs = listed.iter().zip(named);
+        let renamed = pairs.filter_map(|(topic, sensor)| {
+            let name = sensor.text()?;
+            let found = self.sensors.iter().find(|it| it.name == name)?;
+            Some(Renamed {
+                source: source.key.clone(),
+                from: topic.text()?.to_owned(),
+                to: (self.is_played)(name).then(|| found.topic.clone()),
+            })
+        });
+        renamed.collect()
     }
 
     /// Positions of the sensors that a source is to play.
@@ -204,6 +231,61 @@ impl Workshop<'_> {
             }
         }
         found
+    }
+}
+
+/// A topic that a source lists, and the one that the vehicle puts in its place.
+struct Renamed {
+    source: String,
+    from: String,
+    to: Option<String>,
+}
+
+/// Gives the members of a node of kind `sync` the topics that its sources now play. Members whose sensors are left out go
+/// with them, for a set would wait for them.
+fn rename_members(node: &mut Entry, renamed: &[Renamed]) {
+    if node.value.get("kind").and_then(Node::text) != Some("sync") {
+        return;
+    }
+    let Some(input) = node.value.get("input") else {
+        return;
+    };
+    let feeds: Vec<String> = one_or_many(input)
+        .iter()
+        .filter_map(Node::text)
+        .map(str::to_owned)
+        .collect();
+    let of = |topic: &Node| {
+        let topic = topic.text()?;
+        renamed
+            .iter()
+            .find(|it| it.from == topic && feeds.contains(&it.source))
+    };
+    let Value::Map(keys) = &mut node.value.value else {
+        return;
+    };
+    keys.retain(|key| key.key != "reference" || of(&key.value).is_none_or(|it| it.to.is_some()));
+    for key in keys {
+        match (key.key.as_str(), &mut key.value.value) {
+            ("members", Value::List(members)) => {
+                members.retain(|member| member.get("topic").and_then(of).is_none_or(|it| it.to.is_some()));
+                for member in members {
+                    if let Value::Map(keys) = &mut member.value {
+                        for key in keys.iter_mut().filter(|key| key.key == "topic") {
+                            if let Some(to) = of(&key.value).and_then(|it| it.to.clone()) {
+                                key.value.value = Value::Text(to);
+                            }
+                        }
+                    }
+                }
+            }
+            ("reference", _) => {
+                if let Some(to) = of(&key.value).and_then(|it| it.to.clone()) {
+                    key.value.value = Value::Text(to);
+                }
+            }
+            _ => {}
+        }
     }
 }
 
