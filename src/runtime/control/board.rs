@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
+use kameo::actor::{ActorRef, WeakActorRef};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
@@ -9,9 +10,11 @@ use super::params::LiveParams;
 use super::pulse::Pulse;
 use super::status::{DeviceStatus, PipelineStatus, QueueStatus, RunPhase, StageStatus, StreamStatus};
 use super::streams::{Places, StreamFlow, StreamSwitch};
+use crate::perception::HostModel;
 use crate::pipeline::Pipeline;
 use crate::runtime::channel::Gauge;
 use crate::runtime::health::{Health, HealthReport, Reason, ReasonKind};
+use crate::runtime::owner::DeviceOwner;
 use crate::runtime::shutdown::Shutdown;
 use crate::runtime::sink_desk::SinkDesk;
 use crate::runtime::source::{OutletLink, TopicDesk};
@@ -43,6 +46,19 @@ pub(crate) struct SourceLink {
     pub outlets: Vec<OutletLink>,
 }
 
+/// A detector, as those see it who set its parameters and end its streams.
+#[derive(Debug, Clone)]
+pub(crate) struct DetectorLink {
+    /// Name of the node.
+    pub node: Arc<str>,
+    /// Parameters that may be set.
+    pub params: Arc<LiveParams>,
+    /// Places of its model.
+    pub places: Arc<Places>,
+    /// What keeps earlier frames of streams on the host.
+    pub model: Arc<dyn HostModel>,
+}
+
 /// A channel whose filling is told.
 #[derive(Debug)]
 struct Queue {
@@ -69,8 +85,8 @@ struct Parts {
     pulses: Vec<Arc<Pulse>>,
     streams: Vec<Arc<StreamSwitch>>,
     queues: Vec<Queue>,
-    params: Vec<(Arc<str>, Arc<LiveParams>)>,
-    places: Vec<(Arc<str>, Arc<Places>)>,
+    detectors: Vec<DetectorLink>,
+    owner: Option<WeakActorRef<DeviceOwner>>,
     sources: Vec<SourceLink>,
     sinks: Weak<SinkDesk>,
 }
@@ -199,11 +215,13 @@ impl Board {
     }
 
     /// Takes note of a detector.
-    pub(crate) fn add_detector(&self, node: &str, params: &Arc<LiveParams>, places: &Arc<Places>) {
-        let node: Arc<str> = node.into();
-        let mut parts = self.parts();
-        parts.params.push((Arc::clone(&node), Arc::clone(params)));
-        parts.places.push((node, Arc::clone(places)));
+    pub(crate) fn add_detector(&self, detector: DetectorLink) {
+        self.parts().detectors.push(detector);
+    }
+
+    /// Takes note of who owns the device.
+    pub(crate) fn set_owner(&self, owner: &ActorRef<DeviceOwner>) {
+        self.parts().owner = Some(owner.downgrade());
     }
 
     /// Takes note of a source.
@@ -226,16 +244,20 @@ impl Board {
         self.parts().streams.clone()
     }
 
-    /// The parameters of each detector.
-    pub(crate) fn params(&self) -> Vec<(Arc<str>, Arc<LiveParams>)> {
-        self.parts().params.clone()
+    /// The detectors.
+    pub(crate) fn detectors(&self) -> Vec<DetectorLink> {
+        self.parts().detectors.clone()
     }
 
-    /// The places of a detector.
-    pub(crate) fn places(&self, detector: &str) -> Option<Arc<Places>> {
+    /// The detector of this name.
+    pub(crate) fn detector(&self, node: &str) -> Option<DetectorLink> {
         let parts = self.parts();
-        let found = parts.places.iter().find(|(node, _)| **node == *detector);
-        found.map(|(_, places)| Arc::clone(places))
+        parts.detectors.iter().find(|known| *known.node == *node).cloned()
+    }
+
+    /// Who owns the device, while there is one.
+    pub(crate) fn owner(&self) -> Option<ActorRef<DeviceOwner>> {
+        self.parts().owner.as_ref()?.upgrade()
     }
 
     /// The sources.
@@ -286,9 +308,9 @@ impl Board {
                 capacity: queue.gauge.capacity(),
             })
         });
-        let set = parts.params.iter().filter_map(|(node, params)| {
-            let given = params.given();
-            (!given.is_empty()).then(|| (node.to_string(), Value::Object(given)))
+        let set = parts.detectors.iter().filter_map(|detector| {
+            let given = detector.params.given();
+            (!given.is_empty()).then(|| (detector.node.to_string(), Value::Object(given)))
         });
         PipelineStatus {
             pipeline: run.map_or_else(String::new, |run| run.pipeline.clone()),

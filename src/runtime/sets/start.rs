@@ -353,7 +353,7 @@ impl Outlets<'_> {
                     let Some(channel) = self.detectors.inlets.remove(&key) else {
                         continue;
                     };
-                    let places = self.shared.board.places(&node.name);
+                    let places = self.shared.board.detector(&node.name).map(|known| known.places);
                     (channel, places.is_some_and(|places| !places.take(account)))
                 }
                 _ => {

@@ -1,0 +1,72 @@
+//! Streams come and go while frames flow: and what models keep of them.
+
+use crate::live;
+use crate::tiny;
+use live::{answer, of, start};
+use sensorium::pipeline::{Overrides, Pipeline};
+use tiny::{Lab, numbered, raw};
+
+const PERIOD_NS: u64 = 20_000_000;
+
+/// Queries with a memory of one stream, behind two cameras.
+const MEMORY: &str = "\
+pipeline: memory
+device: { threads: 1, queues: 2, arena_mib: 64 }
+models:
+  memory: { type: stream_queries, seed: 5, memory_frames: 2, score_threshold: 0.05, max_streams: 1 }
+nodes:
+  camera: { kind: source, bag: bag.mcap, topics: [/front, /rear], rate: 1.0 }
+  detector: { kind: detector, model: memory, input: camera }
+  jsonl: { kind: jsonl, input: detector, path: out.jsonl }
+";
+
+/// The pipeline of this text, with its files in the lab.
+fn load(lab: &Lab, text: &str) -> Pipeline {
+    let folder = lab.path("");
+    let text = ["bag.mcap", "out.jsonl"]
+        .iter()
+        .fold(text.to_owned(), |text, name| {
+            text.replace(name, &folder.join(name).display().to_string())
+        });
+    Pipeline::parse(&lab.path("p.yaml"), text, &Overrides::default(), &|name| {
+        std::env::var(name)
+    })
+    .unwrap_or_else(|error| panic!("{error:?}"))
+}
+
+#[test]
+fn a_stream_that_is_taken_away_leaves_its_states_and_their_bank_to_the_next_one() {
+    let lab = Lab::new();
+    let frames = (0..300).flat_map(|i| {
+        let (after_ns, image) = (i as u64 * PERIOD_NS, numbered(i).0);
+        [
+            raw("/front", after_ns, &image),
+            raw("/rear", after_ns + 1, &image),
+        ]
+    });
+    lab.bag(&frames.collect::<Vec<_>>());
+    let run = start(load(&lab, MEMORY));
+    let banks = || run.live.status().banks[0].used;
+    run.until_out("/front", 5);
+    run.until("rejected", |status| of(status, "/rear").unwrap().rejected);
+    assert_eq!(banks(), 1);
+    answer(run.control.remove_stream("camera", "/front")).unwrap();
+    run.until_out("/rear", 3);
+    assert_eq!(banks(), 1, "the other one has it");
+    answer(run.control.remove_stream("camera", "/rear")).unwrap();
+    assert_eq!(banks(), 0);
+    answer(run.control.add_stream("camera", "/front")).unwrap();
+    let before = of(&run.control.status(), "/front").unwrap().frames_out;
+    run.until_out("/front", before + 3);
+    run.shutdown.drain();
+    run.end().balanced();
+    let lines = lab.lines("out.jsonl");
+    let fresh = |stream: &str| {
+        let own = lines.iter().filter(|line| line["stream"] == stream);
+        own.map(|line| line.get("fresh").is_some()).collect::<Vec<_>>()
+    };
+    let (front, rear) = (fresh("/front"), fresh("/rear"));
+    assert!(front[0] && rear[0], "each begins with nothing");
+    let counts = [&front, &rear].map(|fresh| fresh.iter().filter(|fresh| **fresh).count());
+    assert_eq!(counts, [2, 1], "what came back begins with nothing again");
+}
