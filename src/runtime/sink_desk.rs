@@ -10,6 +10,7 @@ use super::channel::Receiver;
 use super::ending::{Crew, Ending};
 use super::error::RuntimeError;
 use super::finish::{SinkItem, SinkList, SinkOutlet};
+use super::health::ReasonKind;
 use super::outlets::start_sink;
 use super::run::Shared;
 use crate::pipeline::{Node, Pipeline};
@@ -80,12 +81,17 @@ impl SinkDesk {
             ));
         }
         let input: Receiver<SinkItem> = Receiver::merge(receivers);
-        let started = start_sink(node, input, None, self.with_latency, &self.shared).await?;
-        let Some(ending) = started else {
-            return Err(RuntimeError::Sink {
-                node: node.name.clone(),
-                reason: "a sink of the ROS 2 graph is opened with the run".into(),
-            });
+        let started = start_sink(node, input, None, self.with_latency, &self.shared).await;
+        let in_graph = || RuntimeError::Sink {
+            node: node.name.clone(),
+            reason: "a sink of the ROS 2 graph is opened with the run".into(),
+        };
+        let ending = match started.and_then(|started| started.ok_or_else(in_graph)) {
+            Ok(ending) => ending,
+            Err(error) => {
+                self.forget_queues_into(&node.name);
+                return Err(error);
+            }
         };
         let over = || RuntimeError::Incomplete("the run is over".into());
         if !self.crew.join(self.follow(&node.name, ending)).await {
@@ -99,7 +105,8 @@ impl SinkDesk {
         Ok(())
     }
 
-    /// Lets no more results flow into a sink, and waits until it has written those that it has and is closed.
+    /// Lets no more results flow into a sink, and waits until it has written those that it has and is closed. What was
+    /// told of it is told no more.
     pub(crate) async fn close(&self, node: &str) {
         for (_, list) in &self.lists {
             if let Some(list) = list.upgrade() {
@@ -111,6 +118,20 @@ impl SinkDesk {
             // An error says that the run is over, and with it the sink.
             let _ = told.wait_for(|ended| *ended).await;
         }
+        self.forget_queues_into(node);
+        for kind in [
+            ReasonKind::SinkFailing,
+            ReasonKind::Restarting,
+            ReasonKind::GivenUp,
+            ReasonKind::Stalled,
+        ] {
+            self.shared.board.clear(kind, node);
+        }
+    }
+
+    fn forget_queues_into(&self, node: &str) {
+        self.shared.live.forget_queues_of(node);
+        self.shared.board.remove_queues_into(node);
     }
 
     fn ends(&self) -> MutexGuard<'_, BTreeMap<String, watch::Receiver<bool>>> {

@@ -204,6 +204,11 @@ impl Board {
         });
     }
 
+    /// Forgets the channels into an actor that is not there any more.
+    pub(crate) fn remove_queues_into(&self, actor: &str) {
+        self.parts().queues.retain(|queue| queue.to != actor);
+    }
+
     /// Takes note of a stream.
     pub(crate) fn add_stream(&self, stream: &Arc<StreamSwitch>) {
         self.parts().streams.push(Arc::clone(stream));
