@@ -206,6 +206,11 @@ pub async fn run(
     shutdown: Shutdown,
 ) -> Result<RunOutput, RuntimeError> {
     let board = Arc::clone(options.control.board());
+    if !board.claim() {
+        return Err(RuntimeError::Incomplete(
+            "a control is for one run, and this one has its run already; make another one".into(),
+        ));
+    }
     shutdown.report_to(&board);
     let outcome = run_to_the_end(pipeline, options, shutdown).await;
     if let Err(error) = &outcome {
@@ -275,18 +280,13 @@ async fn run_to_the_end(
         Arc::clone(&ledger),
         (Arc::clone(&board), watching.clone()),
     );
-    let begun = board.begin(RunLink {
+    board.begin(RunLink {
         pipeline: pipeline.name.clone(),
         clock,
         ledger: Arc::clone(&ledger),
         shutdown: shutdown.clone(),
         lossless,
     });
-    if !begun {
-        return Err(RuntimeError::Incomplete(
-            "a control is for one run, and this one has had its run".into(),
-        ));
-    }
     *board.current().lock().await = Some(pipeline.clone());
     let mut supervision = pipeline.supervision.clone();
     if lossless {

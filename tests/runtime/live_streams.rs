@@ -4,6 +4,8 @@ use crate::live;
 use crate::tiny;
 use live::{answer, of, start};
 use sensorium::pipeline::{Overrides, Pipeline};
+use sensorium::runtime::{Control, RuntimeError};
+use serde_json::Value;
 use tiny::{Lab, numbered, raw};
 
 const PERIOD_NS: u64 = 20_000_000;
@@ -69,4 +71,35 @@ fn a_stream_that_is_taken_away_leaves_its_states_and_their_bank_to_the_next_one(
     assert!(front[0] && rear[0], "each begins with nothing");
     let counts = [&front, &rear].map(|fresh| fresh.iter().filter(|fresh| **fresh).count());
     assert_eq!(counts, [2, 1], "what came back begins with nothing again");
+}
+
+#[test]
+fn a_hand_that_holds_a_run_is_refused_for_another_one_and_the_first_goes_on() {
+    let lab = Lab::new();
+    let count = 50;
+    lab.bag(&tiny::film("/front", count, PERIOD_NS));
+    let paced = || live::pipeline(&lab, &[("nodes.camera.rate", "1.0")]);
+    let first = start(paced());
+    first.until_out("/front", 2);
+    let refused = |control: Control| {
+        // Its files are not touched: they are those of the run that has the hand.
+        let error = live::start_with(paced(), control)
+            .end()
+            .output
+            .map(drop)
+            .unwrap_err();
+        assert!(matches!(error, RuntimeError::Incomplete(_)), "{error}");
+        assert!(error.to_string().contains("a control is for one run"), "{error}");
+    };
+    refused(first.control.clone());
+    let control = first.control.clone();
+    assert_eq!(control.status().health.error, None);
+    answer(control.pause("/front")).unwrap();
+    answer(control.resume("/front")).unwrap();
+    let ended = first.end();
+    let dropped: u64 = ended.drops().iter().map(|drop| drop.2).sum();
+    let lines: Vec<Value> = lab.lines("out.jsonl");
+    assert_eq!(lines.len() as u64, count as u64 - dropped);
+    refused(control);
+    assert_eq!(ended.status.health.error, None);
 }

@@ -70,6 +70,8 @@ struct Queue {
 /// Told by the parts of a run, read by [`super::Control`].
 #[derive(Debug)]
 pub(crate) struct Board {
+    /// A run has this board, and no other one gets it.
+    claimed: OnceLock<()>,
     run: OnceLock<RunLink>,
     over: OnceLock<()>,
     device: OnceLock<String>,
@@ -96,6 +98,7 @@ impl Default for Board {
         let health = Health::default();
         let (told, _) = watch::channel(health.report());
         Self {
+            claimed: OnceLock::new(),
             run: OnceLock::new(),
             over: OnceLock::new(),
             device: OnceLock::new(),
@@ -108,9 +111,15 @@ impl Default for Board {
 }
 
 impl Board {
-    /// A run begins. `false` if this board has had one.
-    pub(crate) fn begin(&self, run: RunLink) -> bool {
-        self.run.set(run).is_ok()
+    /// Takes the board for a run that is about to begin. `false` if another run has it, or had it.
+    pub(crate) fn claim(&self) -> bool {
+        self.claimed.set(()).is_ok()
+    }
+
+    /// The run that claimed the board begins.
+    pub(crate) fn begin(&self, run: RunLink) {
+        // A board is claimed once, and its run begins once.
+        let _ = self.run.set(run);
     }
 
     /// The run, once it has begun.
