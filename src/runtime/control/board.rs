@@ -13,12 +13,12 @@ use super::streams::{Places, StreamFlow, StreamSwitch};
 use crate::perception::HostModel;
 use crate::pipeline::Pipeline;
 use crate::runtime::channel::Gauge;
-use crate::runtime::health::{Health, HealthReport, Reason, ReasonKind};
+use crate::runtime::health::{Health, HealthReport, Lateness, Punctuality, Reason, ReasonKind};
 use crate::runtime::owner::DeviceOwner;
 use crate::runtime::shutdown::Shutdown;
 use crate::runtime::sink_desk::SinkDesk;
 use crate::runtime::source::{OutletLink, TopicDesk};
-use crate::telemetry::{Ledger, MonotonicClock};
+use crate::telemetry::{Ledger, MonotonicClock, StreamId};
 
 /// A run, as those see it who tell of it and change it.
 #[derive(Debug, Clone)]
@@ -79,6 +79,7 @@ pub(crate) struct Board {
     told: watch::Sender<HealthReport>,
     /// The pipeline as it runs, with the changes that were taken over.
     current: tokio::sync::Mutex<Option<Pipeline>>,
+    lateness: Mutex<Lateness>,
     parts: Mutex<Parts>,
 }
 
@@ -105,6 +106,7 @@ impl Default for Board {
             health: Mutex::new(health),
             told,
             current: tokio::sync::Mutex::default(),
+            lateness: Mutex::default(),
             parts: Mutex::default(),
         }
     }
@@ -223,9 +225,19 @@ impl Board {
         self.parts().streams.push(Arc::clone(stream));
     }
 
-    /// Forgets a stream.
+    /// Forgets a stream that was drained, and what was told of it.
     pub(crate) fn remove_stream(&self, stream: &StreamSwitch) {
+        // Its last results are still being measured.
+        self.lateness().forget(stream.id);
         self.parts().streams.retain(|known| known.id != stream.id);
+        for kind in [
+            ReasonKind::SourceSilent,
+            ReasonKind::DeadlineMisses,
+            ReasonKind::StreamRejected,
+            ReasonKind::ClockJump,
+        ] {
+            self.clear(kind, &stream.name);
+        }
     }
 
     /// Takes note of a detector.
@@ -363,6 +375,10 @@ impl Board {
         changed
     }
 
+    fn lateness(&self) -> MutexGuard<'_, Lateness> {
+        self.lateness.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn health(&self) -> MutexGuard<'_, Health> {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -373,6 +389,34 @@ impl Board {
 }
 
 impl Board {
+    /// Notes whether a result of a stream was late; says when its results begin to be late, and when they no longer are.
+    pub(crate) fn judge(&self, (stream, name): (StreamId, &str), late: bool) {
+        // Under the lock, so that nothing is told of a stream any more once it is forgotten.
+        let mut lateness = self.lateness();
+        match lateness.note(stream, late) {
+            Some(Punctuality::Late(percent)) => self.raise(Reason::DeadlineMisses {
+                stream: name.to_owned(),
+                percent,
+            }),
+            Some(Punctuality::Punctual) => self.clear(ReasonKind::DeadlineMisses, name),
+            None => {}
+        }
+    }
+
+    /// Whether a stream has a place at the model that it goes to; says so when that changes.
+    pub(crate) fn has_place(&self, places: &Places, stream: &StreamSwitch) -> bool {
+        let placed = places.take(stream.id);
+        if stream.set_rejected(!placed) {
+            if placed {
+                self.clear(ReasonKind::StreamRejected, &stream.name);
+            } else {
+                let stream = stream.name.to_string();
+                self.raise(Reason::StreamRejected { stream });
+            }
+        }
+        placed
+    }
+
     /// Streams that flow and are silent for longer than `limit_ns`, and those that are not.
     pub(crate) fn silent_streams(
         &self,
@@ -387,5 +431,32 @@ impl Board {
             (stream, silent)
         });
         judged.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::Streams;
+
+    #[test]
+    fn results_that_are_measured_after_their_stream_was_drained_make_nothing_late() {
+        let board = Board::default();
+        let id = Streams::default().register("front");
+        let name: Arc<str> = "front".into();
+        let stream = || {
+            let ends = ["camera", "detector", "front"].map(Arc::from);
+            StreamSwitch::new((id, Arc::clone(&name)), ends, false)
+        };
+        let late = |count: u32| (0..count).for_each(|_| board.judge((id, &name), true));
+        let reasons = || board.status().health.reasons.len();
+        late(127);
+        board.remove_stream(&stream());
+        late(1);
+        assert_eq!(reasons(), 0);
+        late(127);
+        assert_eq!(reasons(), 1, "what comes back is judged by its own results");
+        board.remove_stream(&stream());
+        assert_eq!(reasons(), 0);
     }
 }

@@ -156,14 +156,6 @@ impl Control {
         }
         stream.set_flow(StreamFlow::Removed);
         self.leave_detector(&stream).await;
-        for kind in [
-            ReasonKind::SourceSilent,
-            ReasonKind::DeadlineMisses,
-            ReasonKind::StreamRejected,
-            ReasonKind::ClockJump,
-        ] {
-            self.board.clear(kind, &stream.name);
-        }
         self.board.remove_stream(&stream);
         tracing::info!(stream = %stream.name, "drained");
         Ok(())
