@@ -1,10 +1,11 @@
-//! Streams come and go while frames flow: and what models keep of them.
+//! Streams come and go while frames flow: what models keep of them, and the streams that nodes make of others.
 
 use crate::live;
+use crate::run_sets;
 use crate::tiny;
 use live::{answer, of, start};
 use sensorium::pipeline::{Overrides, Pipeline};
-use sensorium::runtime::{Control, RuntimeError};
+use sensorium::runtime::{Control, RuntimeError, StreamFlow};
 use serde_json::Value;
 use tiny::{Lab, numbered, raw};
 
@@ -19,6 +20,20 @@ models:
 nodes:
   camera: { kind: source, bag: bag.mcap, topics: [/front, /rear], rate: 1.0 }
   detector: { kind: detector, model: memory, input: camera }
+  jsonl: { kind: jsonl, input: detector, path: out.jsonl }
+";
+
+/// Halves of sweeps, put together for a ring of maps.
+pub(crate) const HALVES: &str = "\
+pipeline: halves
+device: { threads: 1, queues: 2, arena_mib: 128 }
+models:
+  ring: { type: bev_ring, seed: 3, memory_frames: 2, score_threshold: 0.1, max_streams: 4 }
+nodes:
+  bag: { kind: source, bag: bag.mcap, rate: 1.0 }
+  pair: { kind: sync, input: bag, members: [{ topic: /lidar/left }, { topic: /lidar/right }] }
+  cloud: { kind: concat, input: pair, output_frame: velodyne_top, stream: /lidar/all }
+  detector: { kind: detector, model: ring, input: cloud }
   jsonl: { kind: jsonl, input: detector, path: out.jsonl }
 ";
 
@@ -71,6 +86,46 @@ fn a_stream_that_is_taken_away_leaves_its_states_and_their_bank_to_the_next_one(
     assert!(front[0] && rear[0], "each begins with nothing");
     let counts = [&front, &rear].map(|fresh| fresh.iter().filter(|fresh| **fresh).count());
     assert_eq!(counts, [2, 1], "what came back begins with nothing again");
+}
+
+#[test]
+fn streams_of_sets_and_of_clouds_are_paused_resumed_and_drained_like_any_other() {
+    let lab = Lab::new();
+    run_sets::bag(&lab, 60, |_, _| ());
+    let run = start(load(&lab, HALVES));
+    run.until_out("/lidar/all", 2);
+    let status = run.control.status();
+    let ends = |name: &str| {
+        let stream = of(&status, name).unwrap();
+        (stream.source.clone(), stream.detector.clone())
+    };
+    assert_eq!(ends("pair"), ("pair".into(), "cloud".into()));
+    assert_eq!(ends("/lidar/all"), ("cloud".into(), "detector".into()));
+    for name in ["/lidar/all", "pair"] {
+        answer(run.control.pause(name)).unwrap();
+        let status = run.until("dropped", |status| of(status, name).unwrap().dropped >= 2);
+        assert_eq!(of(&status, name).unwrap().flow, StreamFlow::Paused);
+        answer(run.control.resume(name)).unwrap();
+        let out = of(&run.control.status(), name).unwrap().frames_out;
+        run.until_out(name, out + 2);
+    }
+    answer(run.control.drain("/lidar/all")).unwrap();
+    assert_eq!(of(&run.control.status(), "/lidar/all"), None);
+    assert_eq!(run.live.status().banks[0].used, 0);
+    let out = of(&run.control.status(), "pair").unwrap().frames_out;
+    run.until_out("pair", out + 2);
+    run.shutdown.drain();
+    let ended = run.end();
+    let mut drops = ended.drops();
+    drops.retain(|(_, reason, _)| *reason == "stream_paused");
+    drops.sort();
+    let places: Vec<(&str, &str)> = drops.iter().map(|(place, why, _)| (&**place, *why)).collect();
+    assert_eq!(
+        places,
+        [("cloud", "stream_paused"), ("pair", "stream_paused")],
+        "{drops:?}"
+    );
+    assert!(drops.iter().all(|drop| drop.2 >= 2), "{drops:?}");
 }
 
 #[test]
