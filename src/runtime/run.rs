@@ -153,7 +153,16 @@ impl Shared {
         &self,
         to: &str,
     ) -> (BTreeMap<String, Sender<T>>, Receiver<T>) {
-        let planned = self.plan.channels.iter().filter(|c| c.to == to);
+        self.channel_into_of(&self.plan, to)
+    }
+
+    /// The channels into an actor as another plan has them.
+    pub(super) fn channel_into_of<T: Send + 'static>(
+        &self,
+        plan: &Plan,
+        to: &str,
+    ) -> (BTreeMap<String, Sender<T>>, Receiver<T>) {
+        let planned = plan.channels.iter().filter(|c| c.to == to);
         let (senders, receivers): (BTreeMap<_, _>, Vec<_>) = planned
             .map(|c| {
                 let on_full = if self.lossless { OnFull::Block } else { c.on_full };

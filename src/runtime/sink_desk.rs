@@ -6,10 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::watch;
 
-use super::channel::Receiver;
 use super::ending::{Crew, Ending};
 use super::error::RuntimeError;
-use super::finish::{SinkItem, SinkList, SinkOutlet};
+use super::finish::{SinkList, SinkOutlet};
 use super::health::ReasonKind;
 use super::outlets::start_sink;
 use super::run::Shared;
@@ -62,25 +61,8 @@ impl SinkDesk {
     /// # Errors
     /// What keeps it from being opened; nothing is changed then.
     pub(crate) async fn open(&self, pipeline: &Pipeline, node: &Node) -> Result<(), RuntimeError> {
-        let plan = pipeline.plan();
         let account = self.shared.sink_ledger.streams().register(&node.name);
-        let (mut outlets, mut receivers) = (Vec::new(), Vec::new());
-        for planned in plan.channels.iter().filter(|channel| channel.to == node.name) {
-            let capacity = planned.capacity as usize;
-            let (sender, receiver) =
-                self.shared
-                    .channel(&planned.from, &planned.to, capacity, planned.on_full);
-            receivers.push(receiver);
-            outlets.push((
-                planned.from.clone(),
-                SinkOutlet {
-                    channel: sender,
-                    account,
-                    node: node.name.clone(),
-                },
-            ));
-        }
-        let input: Receiver<SinkItem> = Receiver::merge(receivers);
+        let (senders, input) = self.shared.channel_into_of(&pipeline.plan(), &node.name);
         let started = start_sink(node, input, None, self.with_latency, &self.shared).await;
         let in_graph = || RuntimeError::Sink {
             node: node.name.clone(),
@@ -97,10 +79,14 @@ impl SinkDesk {
         if !self.crew.join(self.follow(&node.name, ending)).await {
             return Err(over());
         }
-        for (from, outlet) in outlets {
+        for (from, channel) in senders {
             let list = self.lists.iter().find(|(name, _)| *name == from);
             let list = list.and_then(|(_, list)| list.upgrade()).ok_or_else(over)?;
-            list.add(outlet);
+            list.add(SinkOutlet {
+                channel,
+                account,
+                node: node.name.clone(),
+            });
         }
         Ok(())
     }
