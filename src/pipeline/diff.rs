@@ -166,6 +166,11 @@ impl Pipeline {
                 self.supervision != new.supervision,
                 "actors are started under it",
             ),
+            (
+                "mounts",
+                self.mounts != new.mounts,
+                "where sensors are is read once",
+            ),
         ];
         for (what, changed, why) in whole {
             if changed {
@@ -173,13 +178,20 @@ impl Pipeline {
             }
         }
         self.diff_detectors(new, &mut diff);
+        self.diff_between(new, &mut diff);
         self.diff_sinks(new, &mut diff);
         self.diff_sources(new, &mut diff);
         diff
     }
 
-    /// Takes over what a step that was carried out changed.
-    pub(crate) fn carry_out(&mut self, step: &ReloadStep, new: &Self) {
+    /// This pipeline with what one step on the way to `new` changes.
+    pub(crate) fn after(&self, step: &ReloadStep, new: &Self) -> Self {
+        let mut after = self.clone();
+        after.carry_out(step, new);
+        after
+    }
+
+    fn carry_out(&mut self, step: &ReloadStep, new: &Self) {
         match step {
             ReloadStep::SetParameter { detector, name, .. } => {
                 let model = new.nodes.iter().find_map(|node| match &node.kind {
@@ -193,11 +205,9 @@ impl Pipeline {
                     take_parameter(own, theirs, name);
                 }
             }
-            ReloadStep::CloseSink { node }
-            | ReloadStep::OpenSink { node }
-            | ReloadStep::ReopenSink { node } => {
-                self.nodes.retain(|known| known.name != *node);
-                self.edges.retain(|edge| edge.to != *node);
+            ReloadStep::CloseSink { node } => self.remove_node(node),
+            ReloadStep::OpenSink { node } | ReloadStep::ReopenSink { node } => {
+                self.remove_node(node);
                 self.nodes
                     .extend(new.nodes.iter().filter(|known| known.name == *node).cloned());
                 self.edges
@@ -217,6 +227,11 @@ impl Pipeline {
         }
     }
 
+    fn remove_node(&mut self, node: &str) {
+        self.nodes.retain(|known| known.name != *node);
+        self.edges.retain(|edge| edge.to != *node);
+    }
+
     fn topics_of(&mut self, source: &str) -> Option<&mut Topics> {
         self.nodes.iter_mut().find_map(|node| match &mut node.kind {
             NodeKind::Source(settings) if node.name == source => Some(&mut settings.topics),
@@ -226,7 +241,7 @@ impl Pipeline {
 
     fn diff_detectors(&self, new: &Self, diff: &mut ReloadDiff) {
         const WHY: &str = "models are captured on the device before the first frame";
-        let pick = |node: &Node| matches!(node.kind, NodeKind::Detector(_));
+        let pick = |node: &Node| place_of(&node.kind) == Place::Detector;
         for (name, own, theirs) in pairs(self, new, pick) {
             let (Some(NodeKind::Detector(own)), Some(NodeKind::Detector(theirs))) = (own, theirs) else {
                 diff.new_run(format!("nodes.{name}"), WHY);
@@ -251,26 +266,44 @@ impl Pipeline {
                             }),
                     );
             }
-            if self.inputs_of(name) != new.inputs_of(name) {
+            self.diff_channels(name, new, diff);
+        }
+    }
+
+    /// Nodes that make sets or clouds, or do work of their own.
+    fn diff_between(&self, new: &Self, diff: &mut ReloadDiff) {
+        for (name, own, theirs) in pairs(self, new, |node| place_of(&node.kind) == Place::Between) {
+            if own != theirs {
                 diff.new_run(
-                    format!("the channels into nodes.{name}"),
-                    "frames that wait in them would be lost",
+                    format!("nodes.{name}"),
+                    "it is started with the nodes that it is connected with",
                 );
             }
+            self.diff_channels(name, new, diff);
+        }
+    }
+
+    fn diff_channels(&self, node: &str, new: &Self, diff: &mut ReloadDiff) {
+        if self.inputs_of(node) != new.inputs_of(node) {
+            diff.new_run(
+                format!("the channels into nodes.{node}"),
+                "frames that wait in them would be lost",
+            );
         }
     }
 
     fn diff_sinks(&self, new: &Self, diff: &mut ReloadDiff) {
-        let pick = |node: &Node| !matches!(node.kind, NodeKind::Source(_) | NodeKind::Detector(_));
+        let pick = |node: &Node| place_of(&node.kind) == Place::Sink;
         // Which publisher measures when frames are published is decided with the run.
         let measures = |pipeline: &Self, name: &str| {
             let mut publishers = pipeline.nodes.iter();
             publishers
-                .find(|node| matches!(node.kind, NodeKind::Publisher(_)))
+                .find(|node| matches!(&node.kind, NodeKind::Publisher(publisher) if publisher.measures()))
                 .is_some_and(|node| node.name == name)
         };
         let in_graph =
             |kind: Option<&NodeKind>| matches!(kind, Some(NodeKind::Publisher(PublisherSettings::Ros2(_))));
+        let mut steps = Vec::new();
         for (name, own, theirs) in pairs(self, new, pick) {
             if own == theirs && self.inputs_of(name) == new.inputs_of(name) {
                 continue;
@@ -284,17 +317,24 @@ impl Pipeline {
                     "the first publisher measures when frames are published",
                 );
             } else {
-                diff.steps.push(match (own, theirs) {
+                steps.push(match (own, theirs) {
                     (Some(_), None) => ReloadStep::CloseSink { node },
                     (None, Some(_)) => ReloadStep::OpenSink { node },
                     _ => ReloadStep::ReopenSink { node },
                 });
             }
         }
+        // First those that give a file or an address up, which another one may take.
+        steps.sort_by_key(|step| match step {
+            ReloadStep::CloseSink { .. } => 0,
+            ReloadStep::ReopenSink { .. } => 1,
+            _ => 2,
+        });
+        diff.steps.append(&mut steps);
     }
 
     fn diff_sources(&self, new: &Self, diff: &mut ReloadDiff) {
-        let pick = |node: &Node| matches!(node.kind, NodeKind::Source(_));
+        let pick = |node: &Node| place_of(&node.kind) == Place::Source;
         for (name, own, theirs) in pairs(self, new, pick) {
             let (Some(NodeKind::Source(own)), Some(NodeKind::Source(theirs))) = (own, theirs) else {
                 diff.new_run(
@@ -332,6 +372,24 @@ impl Pipeline {
         let mut edges: Vec<_> = self.edges.iter().filter(|edge| edge.to == node).collect();
         edges.sort_by(|a, b| a.from.cmp(&b.from));
         edges
+    }
+}
+
+/// Where in a pipeline a node is.
+#[derive(PartialEq, Eq)]
+enum Place {
+    Source,
+    Between,
+    Detector,
+    Sink,
+}
+
+const fn place_of(kind: &NodeKind) -> Place {
+    match kind {
+        NodeKind::Source(_) => Place::Source,
+        NodeKind::Compute(_) | NodeKind::Sync(_) | NodeKind::Concat(_) => Place::Between,
+        NodeKind::Detector(_) => Place::Detector,
+        NodeKind::Publisher(_) | NodeKind::Recorder(_) | NodeKind::JsonLines(_) => Place::Sink,
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::admission::Admission;
 use super::channel::{Receiver, Sender};
-use super::control::{LiveParams, Places};
+use super::control::{DetectorLink, LiveParams, Places};
 use super::ending::{Ending, ending};
 use super::error::RuntimeError;
 use super::finish::{Finish, SinkList, SinkOutlet};
@@ -157,6 +157,7 @@ pub(super) async fn start_detectors(
         .await
         .map_err(|_| RuntimeError::Device("the device owner stopped while opening the device".into()))??;
     shared.board.device_opened(&device);
+    shared.board.set_owner(&owner);
     if let Ok(description) = owner.ask(DescribeDevice).await {
         tracing::info!(%description, "device ready");
     }
@@ -224,9 +225,12 @@ pub(super) async fn start_detectors(
             _ => usize::MAX,
         };
         let params = Arc::new(LiveParams::new(host.model.call_params()));
-        shared
-            .board
-            .add_detector(name, &params, &Arc::new(Places::new(places)));
+        shared.board.add_detector(DetectorLink {
+            node: (*name).into(),
+            params: Arc::clone(&params),
+            places: Arc::new(Places::new(places)),
+            model: Arc::clone(&host.model),
+        });
         let sinks = SinkList::new(outlets.remove(&finish_name(name)).unwrap_or_default());
         sink_lists.push((finish_name(name), Arc::downgrade(&sinks)));
         let finish = Finish {

@@ -340,7 +340,7 @@ pub(super) fn start_sources(
             if source_count > 1 {
                 prefix = format!("{prefix}{} ", source.node);
             }
-            let Some(places) = shared.board.places(&node.name) else {
+            let Some(places) = shared.board.detector(&node.name).map(|known| known.places) else {
                 continue;
             };
             let link = OutletLink {

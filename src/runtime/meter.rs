@@ -8,7 +8,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::control::Board;
 use super::frame::{Detected, Sample};
 use super::gallery::Gallery;
-use super::health::{Lateness, Punctuality, Reason, ReasonKind};
 use super::prepare::{read_cloud, thumbnail};
 use super::run::Progress;
 use crate::lidar::PointCloud;
@@ -40,7 +39,6 @@ pub(crate) struct Meter {
     progress: Arc<dyn Progress>,
     ledger: Arc<Ledger>,
     board: Arc<Board>,
-    lateness: Mutex<Lateness>,
     watch: Live,
     metrics: Mutex<HashMap<StreamId, StreamMetrics>>,
 }
@@ -88,7 +86,6 @@ impl Meter {
             progress,
             ledger,
             board,
-            lateness: Mutex::default(),
             watch,
             metrics: Mutex::new(HashMap::new()),
         }
@@ -144,18 +141,8 @@ impl Meter {
         let (Some(due_ns), Some(total_ns)) = (due_ns, total_ns) else {
             return;
         };
-        let mut lateness = self.lateness.lock().unwrap_or_else(PoisonError::into_inner);
-        let change = lateness.note(stream, total_ns > due_ns);
-        drop(lateness);
-        let name = || self.ledger.streams().name(stream);
-        match change {
-            Some(Punctuality::Late(percent)) => self.board.raise(Reason::DeadlineMisses {
-                stream: name().to_string(),
-                percent,
-            }),
-            Some(Punctuality::Punctual) => self.board.clear(ReasonKind::DeadlineMisses, &name()),
-            None => {}
-        }
+        let name = self.ledger.streams().name(stream);
+        self.board.judge((stream, &name), total_ns > due_ns);
     }
 
     fn tell_metrics(&self, stream: StreamId, due_ns: Option<u64>, times: &FrameTimes) {

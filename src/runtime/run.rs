@@ -153,7 +153,16 @@ impl Shared {
         &self,
         to: &str,
     ) -> (BTreeMap<String, Sender<T>>, Receiver<T>) {
-        let planned = self.plan.channels.iter().filter(|c| c.to == to);
+        self.channel_into_of(&self.plan, to)
+    }
+
+    /// The channels into an actor as another plan has them.
+    pub(super) fn channel_into_of<T: Send + 'static>(
+        &self,
+        plan: &Plan,
+        to: &str,
+    ) -> (BTreeMap<String, Sender<T>>, Receiver<T>) {
+        let planned = plan.channels.iter().filter(|c| c.to == to);
         let (senders, receivers): (BTreeMap<_, _>, Vec<_>) = planned
             .map(|c| {
                 let on_full = if self.lossless { OnFull::Block } else { c.on_full };
@@ -206,6 +215,11 @@ pub async fn run(
     shutdown: Shutdown,
 ) -> Result<RunOutput, RuntimeError> {
     let board = Arc::clone(options.control.board());
+    if !board.claim() {
+        return Err(RuntimeError::Incomplete(
+            "a control is for one run, and this one has its run already; make another one".into(),
+        ));
+    }
     shutdown.report_to(&board);
     let outcome = run_to_the_end(pipeline, options, shutdown).await;
     if let Err(error) = &outcome {
@@ -275,18 +289,13 @@ async fn run_to_the_end(
         Arc::clone(&ledger),
         (Arc::clone(&board), watching.clone()),
     );
-    let begun = board.begin(RunLink {
+    board.begin(RunLink {
         pipeline: pipeline.name.clone(),
         clock,
         ledger: Arc::clone(&ledger),
         shutdown: shutdown.clone(),
         lossless,
     });
-    if !begun {
-        return Err(RuntimeError::Incomplete(
-            "a control is for one run, and this one has had its run".into(),
-        ));
-    }
     *board.current().lock().await = Some(pipeline.clone());
     let mut supervision = pipeline.supervision.clone();
     if lossless {

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::watch;
 
-use super::channel::Receiver;
 use super::ending::{Crew, Ending};
 use super::error::RuntimeError;
-use super::finish::{SinkItem, SinkList, SinkOutlet};
+use super::finish::{SinkList, SinkOutlet};
+use super::health::ReasonKind;
 use super::outlets::start_sink;
 use super::run::Shared;
 use crate::pipeline::{Node, Pipeline};
@@ -61,45 +61,38 @@ impl SinkDesk {
     /// # Errors
     /// What keeps it from being opened; nothing is changed then.
     pub(crate) async fn open(&self, pipeline: &Pipeline, node: &Node) -> Result<(), RuntimeError> {
-        let plan = pipeline.plan();
         let account = self.shared.sink_ledger.streams().register(&node.name);
-        let (mut outlets, mut receivers) = (Vec::new(), Vec::new());
-        for planned in plan.channels.iter().filter(|channel| channel.to == node.name) {
-            let capacity = planned.capacity as usize;
-            let (sender, receiver) =
-                self.shared
-                    .channel(&planned.from, &planned.to, capacity, planned.on_full);
-            receivers.push(receiver);
-            outlets.push((
-                planned.from.clone(),
-                SinkOutlet {
-                    channel: sender,
-                    account,
-                    node: node.name.clone(),
-                },
-            ));
-        }
-        let input: Receiver<SinkItem> = Receiver::merge(receivers);
-        let started = start_sink(node, input, None, self.with_latency, &self.shared).await?;
-        let Some(ending) = started else {
-            return Err(RuntimeError::Sink {
-                node: node.name.clone(),
-                reason: "a sink of the ROS 2 graph is opened with the run".into(),
-            });
+        let (senders, input) = self.shared.channel_into_of(&pipeline.plan(), &node.name);
+        let started = start_sink(node, input, None, self.with_latency, &self.shared).await;
+        let in_graph = || RuntimeError::Sink {
+            node: node.name.clone(),
+            reason: "a sink of the ROS 2 graph is opened with the run".into(),
+        };
+        let ending = match started.and_then(|started| started.ok_or_else(in_graph)) {
+            Ok(ending) => ending,
+            Err(error) => {
+                self.forget_queues_into(&node.name);
+                return Err(error);
+            }
         };
         let over = || RuntimeError::Incomplete("the run is over".into());
         if !self.crew.join(self.follow(&node.name, ending)).await {
             return Err(over());
         }
-        for (from, outlet) in outlets {
+        for (from, channel) in senders {
             let list = self.lists.iter().find(|(name, _)| *name == from);
             let list = list.and_then(|(_, list)| list.upgrade()).ok_or_else(over)?;
-            list.add(outlet);
+            list.add(SinkOutlet {
+                channel,
+                account,
+                node: node.name.clone(),
+            });
         }
         Ok(())
     }
 
-    /// Lets no more results flow into a sink, and waits until it has written those that it has and is closed.
+    /// Lets no more results flow into a sink, and waits until it has written those that it has and is closed. What was
+    /// told of it is told no more.
     pub(crate) async fn close(&self, node: &str) {
         for (_, list) in &self.lists {
             if let Some(list) = list.upgrade() {
@@ -111,6 +104,20 @@ impl SinkDesk {
             // An error says that the run is over, and with it the sink.
             let _ = told.wait_for(|ended| *ended).await;
         }
+        self.forget_queues_into(node);
+        for kind in [
+            ReasonKind::SinkFailing,
+            ReasonKind::Restarting,
+            ReasonKind::GivenUp,
+            ReasonKind::Stalled,
+        ] {
+            self.shared.board.clear(kind, node);
+        }
+    }
+
+    fn forget_queues_into(&self, node: &str) {
+        self.shared.live.forget_queues_of(node);
+        self.shared.board.remove_queues_into(node);
     }
 
     fn ends(&self) -> MutexGuard<'_, BTreeMap<String, watch::Receiver<bool>>> {

@@ -437,7 +437,7 @@ impl Source {
                 .frame_dropped(id, &self.node, DropReason::StreamPaused);
             return;
         }
-        if !self.has_place(outlet, &stream) {
+        if !self.board.has_place(&outlet.places, &stream) {
             self.ledger
                 .frame_dropped(id, &outlet.node, DropReason::StreamRejected);
             return;
@@ -493,20 +493,6 @@ impl Source {
         if let Some((lost, reason)) = outlet.channel.send(sample).await.lost() {
             self.ledger.frame_dropped(lost.meta.id, &outlet.node, reason);
         }
-    }
-
-    /// Whether a stream has a place at the receiver's model; says so when that changes.
-    fn has_place(&self, outlet: &Outlet, stream: &StreamSwitch) -> bool {
-        let placed = outlet.places.take(stream.id);
-        if stream.set_rejected(!placed) {
-            if placed {
-                self.board.clear(ReasonKind::StreamRejected, &stream.name);
-            } else {
-                let stream = stream.name.to_string();
-                self.board.raise(Reason::StreamRejected { stream });
-            }
-        }
-        placed
     }
 
     /// Says when the stamps of a stream jump, and when they are regular again.

@@ -29,6 +29,9 @@ pub trait StageLogic: Send + Sync + 'static {
     /// Payload that goes out.
     type Out: Send + 'static;
 
+    /// Whether a frame ends here and others are made of it, whose ways begin where they are handed on.
+    const MAKES_FRAMES: bool = false;
+
     /// Name of the actor, for accounting and logs.
     fn name(&self) -> &str;
 
@@ -165,7 +168,7 @@ impl<L: StageLogic> Stage<L> {
                 }
                 match finished {
                     Ok(sample) => {
-                        if let Some(trace) = self.ledger.trace() {
+                        if let Some(trace) = self.ledger.trace().filter(|_| !L::MAKES_FRAMES) {
                             trace.passed_last(self.logic.name(), id, &sample.meta.times);
                         }
                         self.emitting = Some(id);

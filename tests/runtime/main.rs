@@ -18,6 +18,8 @@ mod compute_nodes;
 mod determinism;
 mod fault_campaign;
 mod live_changes;
+mod live_sinks;
+mod live_streams;
 mod run_device_loss;
 mod run_faults;
 mod run_foxglove;

@@ -63,7 +63,7 @@ fn mount(
 }
 
 /// A drive as a bag: the sweeps whole, and in two halves by sensors of their own, the right one 4 ms later.
-fn bag(lab: &Lab, sweeps: usize, change: impl Fn(usize, &mut Vec<Frame>)) {
+pub(crate) fn bag(lab: &Lab, sweeps: usize, change: impl Fn(usize, &mut Vec<Frame>)) {
     let mut drive = Drive::new(&DriveConfig::default(), 7);
     let mut all = Vec::new();
     for number in 0..sweeps {

@@ -1,5 +1,7 @@
 //! Traces of runs for Perfetto: every frame's way, in order, on tracks whose slices do not overlap.
 
+use crate::live_streams;
+use crate::run_sets;
 use crate::tiny;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -201,6 +203,30 @@ fn every_frame_s_way_is_there_in_order_from_the_source_to_every_sink() {
             number(&last.unwrap_or_else(|| panic!("{queue}"))["args"], "waiting"),
             0,
             "{queue}"
+        );
+    }
+}
+
+#[test]
+fn sets_and_clouds_begin_at_the_nodes_that_make_them() {
+    let lab = Lab::new();
+    run_sets::bag(&lab, 3, |_, _| ());
+    std::fs::write(lab.path("tiny.yaml"), live_streams::HALVES).unwrap();
+    let run = lab.run(&["--trace", "trace.json", "--set", "nodes.bag.rate=max"]);
+    assert_eq!((run.code, run.frames()), (Some(0), [12, 12, 0, 0]), "{run:?}");
+    let trace = Trace::read(&std::fs::read_to_string(lab.path("trace.json")).unwrap());
+    trace.nothing_overlaps();
+    let flows = trace.flows();
+    assert_eq!(flows.len(), 12, "{:?}", flows.keys());
+    for seq in 0..3 {
+        let way = |stream: &str| worked(&flows[&(stream.to_owned(), seq)]);
+        assert_eq!(way("/lidar/left"), ["bag: ingest"]);
+        assert_eq!(way("pair"), ["pair: ingest"]);
+        let cloud = way("/lidar/all");
+        assert_eq!(
+            cloud[..2],
+            ["cloud: ingest", "detector/prepare: prepare"],
+            "{cloud:?}"
         );
     }
 }

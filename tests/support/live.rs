@@ -68,6 +68,7 @@ pub fn with_nodes(lab: &Lab, nodes: &[&str], set: &[(&str, &str)]) -> Pipeline {
 /// A run under way.
 pub struct Running {
     pub control: Control,
+    pub live: Live,
     pub shutdown: Shutdown,
     thread: JoinHandle<Result<RunOutput, RuntimeError>>,
 }
@@ -80,7 +81,12 @@ pub struct Ended {
 
 /// Starts a run.
 pub fn start(pipeline: Pipeline) -> Running {
-    let (control, shutdown) = (Control::default(), Shutdown::default());
+    start_with(pipeline, Control::default())
+}
+
+/// As [`start`], in this hand.
+pub fn start_with(pipeline: Pipeline, control: Control) -> Running {
+    let (live, shutdown) = (Live::default(), Shutdown::default());
     let options = RunOptions {
         gallery: false,
         with_latency: false,
@@ -89,7 +95,7 @@ pub fn start(pipeline: Pipeline) -> Running {
         ros_node: None,
         build_only: false,
         control: control.clone(),
-        live: Live::default(),
+        live: live.clone(),
         load: None,
     };
     let ends = shutdown.clone();
@@ -106,6 +112,7 @@ pub fn start(pipeline: Pipeline) -> Running {
     });
     Running {
         control,
+        live,
         shutdown,
         thread,
     }

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
+use kameo::actor::{ActorRef, WeakActorRef};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
@@ -9,13 +10,15 @@ use super::params::LiveParams;
 use super::pulse::Pulse;
 use super::status::{DeviceStatus, PipelineStatus, QueueStatus, RunPhase, StageStatus, StreamStatus};
 use super::streams::{Places, StreamFlow, StreamSwitch};
+use crate::perception::HostModel;
 use crate::pipeline::Pipeline;
 use crate::runtime::channel::Gauge;
-use crate::runtime::health::{Health, HealthReport, Reason, ReasonKind};
+use crate::runtime::health::{Health, HealthReport, Lateness, Punctuality, Reason, ReasonKind};
+use crate::runtime::owner::DeviceOwner;
 use crate::runtime::shutdown::Shutdown;
 use crate::runtime::sink_desk::SinkDesk;
 use crate::runtime::source::{OutletLink, TopicDesk};
-use crate::telemetry::{Ledger, MonotonicClock};
+use crate::telemetry::{Ledger, MonotonicClock, StreamId};
 
 /// A run, as those see it who tell of it and change it.
 #[derive(Debug, Clone)]
@@ -43,6 +46,19 @@ pub(crate) struct SourceLink {
     pub outlets: Vec<OutletLink>,
 }
 
+/// A detector, as those see it who set its parameters and end its streams.
+#[derive(Debug, Clone)]
+pub(crate) struct DetectorLink {
+    /// Name of the node.
+    pub node: Arc<str>,
+    /// Parameters that may be set.
+    pub params: Arc<LiveParams>,
+    /// Places of its model.
+    pub places: Arc<Places>,
+    /// What keeps earlier frames of streams on the host.
+    pub model: Arc<dyn HostModel>,
+}
+
 /// A channel whose filling is told.
 #[derive(Debug)]
 struct Queue {
@@ -54,6 +70,8 @@ struct Queue {
 /// Told by the parts of a run, read by [`super::Control`].
 #[derive(Debug)]
 pub(crate) struct Board {
+    /// A run has this board, and no other one gets it.
+    claimed: OnceLock<()>,
     run: OnceLock<RunLink>,
     over: OnceLock<()>,
     device: OnceLock<String>,
@@ -61,6 +79,7 @@ pub(crate) struct Board {
     told: watch::Sender<HealthReport>,
     /// The pipeline as it runs, with the changes that were taken over.
     current: tokio::sync::Mutex<Option<Pipeline>>,
+    lateness: Mutex<Lateness>,
     parts: Mutex<Parts>,
 }
 
@@ -69,8 +88,8 @@ struct Parts {
     pulses: Vec<Arc<Pulse>>,
     streams: Vec<Arc<StreamSwitch>>,
     queues: Vec<Queue>,
-    params: Vec<(Arc<str>, Arc<LiveParams>)>,
-    places: Vec<(Arc<str>, Arc<Places>)>,
+    detectors: Vec<DetectorLink>,
+    owner: Option<WeakActorRef<DeviceOwner>>,
     sources: Vec<SourceLink>,
     sinks: Weak<SinkDesk>,
 }
@@ -80,21 +99,29 @@ impl Default for Board {
         let health = Health::default();
         let (told, _) = watch::channel(health.report());
         Self {
+            claimed: OnceLock::new(),
             run: OnceLock::new(),
             over: OnceLock::new(),
             device: OnceLock::new(),
             health: Mutex::new(health),
             told,
             current: tokio::sync::Mutex::default(),
+            lateness: Mutex::default(),
             parts: Mutex::default(),
         }
     }
 }
 
 impl Board {
-    /// A run begins. `false` if this board has had one.
-    pub(crate) fn begin(&self, run: RunLink) -> bool {
-        self.run.set(run).is_ok()
+    /// Takes the board for a run that is about to begin. `false` if another run has it, or had it.
+    pub(crate) fn claim(&self) -> bool {
+        self.claimed.set(()).is_ok()
+    }
+
+    /// The run that claimed the board begins.
+    pub(crate) fn begin(&self, run: RunLink) {
+        // A board is claimed once, and its run begins once.
+        let _ = self.run.set(run);
     }
 
     /// The run, once it has begun.
@@ -188,22 +215,39 @@ impl Board {
         });
     }
 
+    /// Forgets the channels into an actor that is not there any more.
+    pub(crate) fn remove_queues_into(&self, actor: &str) {
+        self.parts().queues.retain(|queue| queue.to != actor);
+    }
+
     /// Takes note of a stream.
     pub(crate) fn add_stream(&self, stream: &Arc<StreamSwitch>) {
         self.parts().streams.push(Arc::clone(stream));
     }
 
-    /// Forgets a stream.
+    /// Forgets a stream that was drained, and what was told of it.
     pub(crate) fn remove_stream(&self, stream: &StreamSwitch) {
+        // Its last results are still being measured.
+        self.lateness().forget(stream.id);
         self.parts().streams.retain(|known| known.id != stream.id);
+        for kind in [
+            ReasonKind::SourceSilent,
+            ReasonKind::DeadlineMisses,
+            ReasonKind::StreamRejected,
+            ReasonKind::ClockJump,
+        ] {
+            self.clear(kind, &stream.name);
+        }
     }
 
     /// Takes note of a detector.
-    pub(crate) fn add_detector(&self, node: &str, params: &Arc<LiveParams>, places: &Arc<Places>) {
-        let node: Arc<str> = node.into();
-        let mut parts = self.parts();
-        parts.params.push((Arc::clone(&node), Arc::clone(params)));
-        parts.places.push((node, Arc::clone(places)));
+    pub(crate) fn add_detector(&self, detector: DetectorLink) {
+        self.parts().detectors.push(detector);
+    }
+
+    /// Takes note of who owns the device.
+    pub(crate) fn set_owner(&self, owner: &ActorRef<DeviceOwner>) {
+        self.parts().owner = Some(owner.downgrade());
     }
 
     /// Takes note of a source.
@@ -226,16 +270,20 @@ impl Board {
         self.parts().streams.clone()
     }
 
-    /// The parameters of each detector.
-    pub(crate) fn params(&self) -> Vec<(Arc<str>, Arc<LiveParams>)> {
-        self.parts().params.clone()
+    /// The detectors.
+    pub(crate) fn detectors(&self) -> Vec<DetectorLink> {
+        self.parts().detectors.clone()
     }
 
-    /// The places of a detector.
-    pub(crate) fn places(&self, detector: &str) -> Option<Arc<Places>> {
+    /// The detector of this name.
+    pub(crate) fn detector(&self, node: &str) -> Option<DetectorLink> {
         let parts = self.parts();
-        let found = parts.places.iter().find(|(node, _)| **node == *detector);
-        found.map(|(_, places)| Arc::clone(places))
+        parts.detectors.iter().find(|known| *known.node == *node).cloned()
+    }
+
+    /// Who owns the device, while there is one.
+    pub(crate) fn owner(&self) -> Option<ActorRef<DeviceOwner>> {
+        self.parts().owner.as_ref()?.upgrade()
     }
 
     /// The sources.
@@ -286,9 +334,9 @@ impl Board {
                 capacity: queue.gauge.capacity(),
             })
         });
-        let set = parts.params.iter().filter_map(|(node, params)| {
-            let given = params.given();
-            (!given.is_empty()).then(|| (node.to_string(), Value::Object(given)))
+        let set = parts.detectors.iter().filter_map(|detector| {
+            let given = detector.params.given();
+            (!given.is_empty()).then(|| (detector.node.to_string(), Value::Object(given)))
         });
         PipelineStatus {
             pipeline: run.map_or_else(String::new, |run| run.pipeline.clone()),
@@ -327,6 +375,10 @@ impl Board {
         changed
     }
 
+    fn lateness(&self) -> MutexGuard<'_, Lateness> {
+        self.lateness.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn health(&self) -> MutexGuard<'_, Health> {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -337,6 +389,34 @@ impl Board {
 }
 
 impl Board {
+    /// Notes whether a result of a stream was late; says when its results begin to be late, and when they no longer are.
+    pub(crate) fn judge(&self, (stream, name): (StreamId, &str), late: bool) {
+        // Under the lock, so that nothing is told of a stream any more once it is forgotten.
+        let mut lateness = self.lateness();
+        match lateness.note(stream, late) {
+            Some(Punctuality::Late(percent)) => self.raise(Reason::DeadlineMisses {
+                stream: name.to_owned(),
+                percent,
+            }),
+            Some(Punctuality::Punctual) => self.clear(ReasonKind::DeadlineMisses, name),
+            None => {}
+        }
+    }
+
+    /// Whether a stream has a place at the model that it goes to; says so when that changes.
+    pub(crate) fn has_place(&self, places: &Places, stream: &StreamSwitch) -> bool {
+        let placed = places.take(stream.id);
+        if stream.set_rejected(!placed) {
+            if placed {
+                self.clear(ReasonKind::StreamRejected, &stream.name);
+            } else {
+                let stream = stream.name.to_string();
+                self.raise(Reason::StreamRejected { stream });
+            }
+        }
+        placed
+    }
+
     /// Streams that flow and are silent for longer than `limit_ns`, and those that are not.
     pub(crate) fn silent_streams(
         &self,
@@ -351,5 +431,32 @@ impl Board {
             (stream, silent)
         });
         judged.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::Streams;
+
+    #[test]
+    fn results_that_are_measured_after_their_stream_was_drained_make_nothing_late() {
+        let board = Board::default();
+        let id = Streams::default().register("front");
+        let name: Arc<str> = "front".into();
+        let stream = || {
+            let ends = ["camera", "detector", "front"].map(Arc::from);
+            StreamSwitch::new((id, Arc::clone(&name)), ends, false)
+        };
+        let late = |count: u32| (0..count).for_each(|_| board.judge((id, &name), true));
+        let reasons = || board.status().health.reasons.len();
+        late(127);
+        board.remove_stream(&stream());
+        late(1);
+        assert_eq!(reasons(), 0);
+        late(127);
+        assert_eq!(reasons(), 1, "what comes back is judged by its own results");
+        board.remove_stream(&stream());
+        assert_eq!(reasons(), 0);
     }
 }

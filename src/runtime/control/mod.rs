@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tokio::sync::watch;
 
-pub(crate) use board::{Board, RunLink, SourceLink};
+pub(crate) use board::{Board, DetectorLink, RunLink, SourceLink};
 pub use error::ControlError;
 pub(crate) use params::LiveParams;
 pub(crate) use pulse::{Holding, Pulse};
@@ -28,6 +28,7 @@ pub use streams::StreamFlow;
 pub(crate) use streams::{OutletStreams, Places, StampEvent, StreamSwitch};
 
 use super::health::{HealthReport, PipelineState, ReasonKind};
+use super::owner::ForgetStream;
 
 /// Longest time that frames of a drained stream may take to come out.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(30);
@@ -84,17 +85,13 @@ impl Control {
     /// [`ControlError::Node`], [`ControlError::Param`]; nothing is changed.
     pub async fn set_param(&self, node: &str, name: &str, value: Value) -> Result<(), ControlError> {
         self.changeable()?;
-        let detectors = self.board.params();
-        let found = detectors.iter().find(|(detector, _)| **detector == *node);
-        let (_, params) = found.ok_or_else(|| ControlError::Node {
+        let known = |detector: &DetectorLink| detector.node.to_string();
+        let detector = self.board.detector(node).ok_or_else(|| ControlError::Node {
             kind: "detector",
             name: node.to_owned(),
-            known: detectors
-                .iter()
-                .map(|(detector, _)| detector.to_string())
-                .collect(),
+            known: self.board.detectors().iter().map(known).collect(),
         })?;
-        params.set(name, value)?;
+        detector.params.set(name, value)?;
         tracing::info!(detector = node, parameter = name, "parameter set");
         Ok(())
     }
@@ -133,8 +130,8 @@ impl Control {
         }
     }
 
-    /// Takes no new frames of a stream, waits until those under way have come out, and gives its place at the model
-    /// back. It stays in the accounts. Frames that come meanwhile are counted as `stream_paused`.
+    /// Takes no new frames of a stream, waits until those under way have come out, has the model forget what it kept of
+    /// the stream, and gives its place there back. It stays in the accounts. Frames that come meanwhile are counted as `stream_paused`.
     ///
     /// # Errors
     /// As [`Self::pause`], and [`ControlError::StillUnderWay`].
@@ -158,20 +155,29 @@ impl Control {
             tokio::time::sleep(DRAIN_POLL).await;
         }
         stream.set_flow(StreamFlow::Removed);
-        if let Some(places) = self.board.places(&stream.detector) {
-            places.leave(stream.id);
-        }
-        for kind in [
-            ReasonKind::SourceSilent,
-            ReasonKind::DeadlineMisses,
-            ReasonKind::StreamRejected,
-            ReasonKind::ClockJump,
-        ] {
-            self.board.clear(kind, &stream.name);
-        }
+        self.leave_detector(&stream).await;
         self.board.remove_stream(&stream);
         tracing::info!(stream = %stream.name, "drained");
         Ok(())
+    }
+
+    /// Gives up what a detector keeps of a stream without frames under way.
+    async fn leave_detector(&self, stream: &StreamSwitch) {
+        // A node that makes sets or clouds keeps nothing of it.
+        let Some(detector) = self.board.detector(&stream.detector) else {
+            return;
+        };
+        detector.model.forget(&stream.name);
+        if let Some(owner) = self.board.owner() {
+            let forget = ForgetStream {
+                detector: Arc::clone(&stream.detector),
+                stream: stream.id,
+            };
+            // An error says that the owner has ended, and the states with it.
+            let _ = owner.ask(forget).await;
+        }
+        // Last, so that whoever gets the place finds a free bank.
+        detector.places.leave(stream.id);
     }
 
     /// Drains every stream of a source's topic, and plays the topic no more.

@@ -1,9 +1,13 @@
 //! Taking a changed pipeline over while frames flow.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use super::{Control, ControlError};
-use crate::pipeline::{Pipeline, ReloadDiff, ReloadStep};
+use crate::pipeline::{Node, Pipeline, ReloadDiff, ReloadStep};
+use crate::runtime::sink_desk::SinkDesk;
+use crate::runtime::sinks::check_output;
 
 /// A step that could not be carried out.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -62,53 +66,71 @@ impl Control {
         let mut steps = steps.into_iter();
         for step in steps.by_ref() {
             tracing::info!(%step, "reload");
-            if let Err(reason) = self.carry_out(&step, new).await {
+            if let Err(reason) = self.carry_out(&step, current, new).await {
                 tracing::error!(%step, reason, "reload stopped here");
                 report.failed = Some(FailedStep { step, reason });
                 break;
             }
-            current.carry_out(&step, new);
             report.done.push(step);
         }
         report.left.extend(steps);
         Ok(report)
     }
 
-    async fn carry_out(&self, step: &ReloadStep, new: &Pipeline) -> Result<(), String> {
+    /// Does what a step says, and has `current` say what runs then, also where that is half of the step.
+    async fn carry_out(
+        &self,
+        step: &ReloadStep,
+        current: &mut Pipeline,
+        new: &Pipeline,
+    ) -> Result<(), String> {
         let told = |error: ControlError| error.to_string();
+        let then = current.after(step, new);
         match step {
             ReloadStep::SetParameter {
                 detector,
                 name,
                 value,
-            } => self.set_param(detector, name, value.clone()).await.map_err(told),
-            ReloadStep::CloseSink { node } => self.close_sink(node).await,
-            ReloadStep::OpenSink { node } => self.open_sink(node, new).await,
+            } => self
+                .set_param(detector, name, value.clone())
+                .await
+                .map_err(told)?,
+            ReloadStep::CloseSink { node } => self.desk()?.close(node).await,
+            ReloadStep::OpenSink { node } => self.open_sink(node, &then).await?,
             ReloadStep::ReopenSink { node } => {
-                self.close_sink(node).await?;
-                self.open_sink(node, new).await
+                // A sink that may not be opened so goes on as it is.
+                check_output(&then, node_of(&then, node)?).map_err(|error| error.to_string())?;
+                self.desk()?.close(node).await;
+                *current = current.after(&ReloadStep::CloseSink { node: node.clone() }, new);
+                self.open_sink(node, &then).await?;
             }
             ReloadStep::RemoveStream { source, topic } => {
-                self.remove_stream(source, topic).await.map_err(told)
+                self.remove_stream(source, topic).await.map_err(told)?;
             }
-            ReloadStep::AddStream { source, topic } => self.add_stream(source, topic).await.map_err(told),
-            step => Err(step.to_string()),
+            ReloadStep::AddStream { source, topic } => {
+                self.add_stream(source, topic).await.map_err(told)?;
+            }
+            step => return Err(step.to_string()),
         }
-    }
-
-    async fn close_sink(&self, node: &str) -> Result<(), String> {
-        let desk = self.board().sinks();
-        desk.ok_or_else(|| ControlError::NotRunning.to_string())?
-            .close(node)
-            .await;
+        *current = then;
         Ok(())
     }
 
-    async fn open_sink(&self, name: &str, new: &Pipeline) -> Result<(), String> {
+    fn desk(&self) -> Result<Arc<SinkDesk>, String> {
         let desk = self.board().sinks();
-        let desk = desk.ok_or_else(|| ControlError::NotRunning.to_string())?;
-        let node = new.nodes.iter().find(|node| node.name == name);
-        let node = node.ok_or_else(|| format!("there is no sink {name}"))?;
-        desk.open(new, node).await.map_err(|error| error.to_string())
+        desk.ok_or_else(|| ControlError::NotRunning.to_string())
     }
+
+    /// Opens a sink of `pipeline`, which is what runs then.
+    async fn open_sink(&self, name: &str, pipeline: &Pipeline) -> Result<(), String> {
+        let desk = self.desk()?;
+        let node = node_of(pipeline, name)?;
+        check_output(pipeline, node).map_err(|error| error.to_string())?;
+        desk.open(pipeline, node).await.map_err(|error| error.to_string())
+    }
+}
+
+fn node_of<'a>(pipeline: &'a Pipeline, name: &str) -> Result<&'a Node, String> {
+    let node = pipeline.nodes.iter().find(|node| node.name == name);
+    node.ok_or_else(|| format!("there is no sink {name}"))
 }

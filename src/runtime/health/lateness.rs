@@ -35,6 +35,11 @@ struct Recent {
 }
 
 impl Lateness {
+    /// Forgets a stream that has ended: if it comes back, it is judged anew.
+    pub(crate) fn forget(&mut self, stream: StreamId) {
+        self.0.remove(&stream);
+    }
+
     /// Notes a result; what has changed by it, if anything. A stream is judged by full windows only.
     pub(crate) fn note(&mut self, stream: StreamId, late: bool) -> Option<Punctuality> {
         let recent = self.0.entry(stream).or_default();
@@ -80,5 +85,20 @@ mod tests {
         let late_left = |number: u32| (number - 127..=number).filter(|n| *n < 500 && n % 4 == 0).count();
         let first = (500..).find(|&number| late_left(number) * 100 / 128 < 10);
         assert_eq!(told[1..], [(first.unwrap_or_default(), Punctuality::Punctual)]);
+    }
+
+    #[test]
+    fn a_stream_that_was_late_and_comes_back_is_told_of_again() {
+        let streams = Streams::default();
+        let front = streams.register("front");
+        let mut lateness = Lateness::default();
+        let all_late = |lateness: &mut Lateness| {
+            let notes = (0..WINDOW).filter_map(|_| lateness.note(front, true));
+            notes.collect::<Vec<_>>()
+        };
+        assert_eq!(all_late(&mut lateness), [Punctuality::Late(100)]);
+        assert_eq!(all_late(&mut lateness), []);
+        lateness.forget(front);
+        assert_eq!(all_late(&mut lateness), [Punctuality::Late(100)]);
     }
 }

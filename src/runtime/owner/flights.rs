@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{DeviceOwner, NAME, State};
+use super::{DeviceOwner, NAME, State, tell_banks};
 use crate::device::{DeviceError, DeviceHealth, EventId, HostSlot};
 use crate::perception::{FrameKey, Placement, SubmitError, Submitted};
 use crate::runtime::admission::Admitted;
@@ -154,10 +154,8 @@ impl DeviceOwner {
                 for member in &mut members {
                     member.meta.freshness = freshness;
                 }
-                if freshness.is_some_and(Freshness::is_fresh)
-                    && let Some(banks) = trace.banks()
-                {
-                    self.live.banks(&self.lanes[lane].detector, banks.used, banks.max);
+                if freshness.is_some_and(Freshness::is_fresh) {
+                    tell_banks(&self.live, &self.lanes[lane], trace);
                 }
                 if members.len() > 1 {
                     self.frames_together += members.len() as u64;

@@ -177,6 +177,15 @@ pub(crate) struct DeviceOwner {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DescribeDevice;
 
+/// Gives up what the device keeps of a stream that has ended: it has no frame under way.
+#[derive(Debug)]
+pub(crate) struct ForgetStream {
+    /// The detector that it went to.
+    pub detector: Arc<str>,
+    /// The stream.
+    pub stream: StreamId,
+}
+
 impl kameo::Actor for DeviceOwner {
     type Args = OwnerArgs;
     type Error = RuntimeError;
@@ -305,6 +314,22 @@ impl Handler<DescribeDevice> for DeviceOwner {
     }
 }
 
+impl Handler<ForgetStream> for DeviceOwner {
+    type Reply = ();
+
+    async fn handle(&mut self, forget: ForgetStream, _: &mut Context<Self, Self::Reply>) {
+        let ForgetStream { detector, stream } = forget;
+        self.known.remove(&stream);
+        // A device that is opened again has no states of anybody.
+        let State::Up(bench) = &mut self.state else { return };
+        let mut lanes = self.lanes.iter().zip(&mut bench.traces);
+        if let Some((lane, trace)) = lanes.find(|(lane, _)| *lane.detector == *detector) {
+            trace.forget_stream(&self.ledger.streams().name(stream));
+            tell_banks(&self.live, lane, trace);
+        }
+    }
+}
+
 /// Who waits for the owner to be ready.
 type Waiting = oneshot::Sender<Result<OwnerReady, RuntimeError>>;
 
@@ -382,6 +407,9 @@ impl DeviceOwner {
         } else {
             FRAMES_UNDER_WAY
         };
+        for (lane, trace) in self.lanes.iter().zip(&traces) {
+            tell_banks(&self.live, lane, trace);
+        }
         self.state = State::Up(Bench {
             device,
             choice,
@@ -394,6 +422,13 @@ impl DeviceOwner {
     fn turn_away(&self, sample: &Sample<Prepared>) {
         self.ledger
             .frame_dropped(sample.meta.id, NAME, DropReason::ShuttingDown);
+    }
+}
+
+/// Says how many of a model's state banks are taken, where it has any.
+fn tell_banks(live: &Live, lane: &Lane, trace: &ModelTrace) {
+    if let Some(banks) = trace.banks() {
+        live.banks(&lane.detector, banks.used, banks.max);
     }
 }
 

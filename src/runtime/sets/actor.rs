@@ -12,30 +12,32 @@ use metrics::Counter;
 
 use super::matcher::{MatchedSet, Matcher, Outcome, Unused};
 use crate::runtime::channel::{Receiver, Sender};
+use crate::runtime::control::{Board, Places, StreamFlow, StreamSwitch};
 use crate::runtime::frame::{FrameMeta, Message, Part, SET_TYPE, Sample};
 use crate::runtime::ros::Audience;
 use crate::runtime::shutdown::Shutdown;
 use crate::runtime::supervision::{ActorWatch, Supervised};
 use crate::runtime::turns::{Turn, Turns};
-use crate::telemetry::{DropReason, FrameId, Ledger, MonotonicClock, Stage, StreamId};
+use crate::telemetry::{DropReason, FrameId, Ledger, MonotonicClock, Stage};
 
 /// One receiver of sets, or of the clouds made of them.
 #[derive(Debug)]
 pub(super) struct SetOutlet {
     /// Channel to the receiver's first actor.
     pub(super) channel: Sender<Sample<()>>,
-    /// The account of what goes there.
-    pub(super) stream: StreamId,
-    /// The receiver has no room for this stream.
-    pub(super) rejected: bool,
-    /// Name of the receiving node.
-    pub(super) node: Arc<str>,
+    /// The stream of what goes there.
+    pub(super) stream: Arc<StreamSwitch>,
+    /// Places of the receiver's model, where it is a detector.
+    pub(super) places: Option<Arc<Places>>,
+    /// Told of a stream that is rejected.
+    pub(super) board: Arc<Board>,
     /// Who would see the results, where frames are skipped while nobody does.
     pub(super) audience: Option<Arc<Audience>>,
 }
 
 impl SetOutlet {
-    /// Opens a frame's account for this receiver, and sends it. `turn` is its place in the order of the run.
+    /// Opens a frame's account for this receiver, and sends it, unless the stream was drained. `turn` is its place in the
+    /// order of the run.
     pub(super) async fn send(
         &self,
         ledger: &Ledger,
@@ -43,16 +45,29 @@ impl SetOutlet {
         meta: &FrameMeta,
         message: &Arc<Message>,
     ) {
-        let id = ledger.frame_in(self.stream);
+        if self.stream.flow() == StreamFlow::Removed {
+            return;
+        }
+        self.stream.arrived(self.board.now_ns());
+        let node = &self.stream.detector;
+        let id = ledger.frame_in(self.stream.id);
         if let Some(turns) = turns {
             turns.begin(id, turn);
         }
-        if self.rejected {
-            return ledger.frame_dropped(id, &self.node, DropReason::StreamRejected);
+        // Asked once the account is open, so that whoever drains the stream sees the frame or stops it here.
+        if self.stream.flow() != StreamFlow::Flowing {
+            return ledger.frame_dropped(id, &self.stream.source, DropReason::StreamPaused);
+        }
+        let placed = |places: &Arc<Places>| self.board.has_place(places, &self.stream);
+        if !self.places.as_ref().is_none_or(placed) {
+            return ledger.frame_dropped(id, node, DropReason::StreamRejected);
         }
         let ignored = |audience: &Arc<Audience>| !audience.listens_to(&message.topic);
         if self.audience.as_ref().is_some_and(ignored) {
-            return ledger.frame_dropped(id, &self.node, DropReason::NoSubscriber);
+            return ledger.frame_dropped(id, node, DropReason::NoSubscriber);
+        }
+        if let Some(trace) = ledger.trace() {
+            trace.passed_last(&self.stream.source, id, &meta.times);
         }
         let sample = Sample {
             meta: FrameMeta {
@@ -64,7 +79,7 @@ impl SetOutlet {
             payload: (),
         };
         if let Some((lost, reason)) = self.channel.send(sample).await.lost() {
-            ledger.frame_dropped(lost.meta.id, &self.node, reason);
+            ledger.frame_dropped(lost.meta.id, node, reason);
         }
     }
 }

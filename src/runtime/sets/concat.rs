@@ -67,6 +67,8 @@ impl StageLogic for Concat {
     type Out = ();
     type Permit = ();
 
+    const MAKES_FRAMES: bool = true;
+
     fn name(&self) -> &str {
         &self.name
     }

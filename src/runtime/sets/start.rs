@@ -12,6 +12,7 @@ use crate::perception::Sensor;
 use crate::pipeline::{MatchRule, MemberSensor, NodeKind, Pipeline, Rate, SyncMember, SyncSettings};
 use crate::runtime::RuntimeError;
 use crate::runtime::channel::Sender;
+use crate::runtime::control::StreamSwitch;
 use crate::runtime::detectors::{StartedDetectors, start_stage};
 use crate::runtime::ending::Ending;
 use crate::runtime::frame::Sample;
@@ -343,31 +344,37 @@ impl Outlets<'_> {
         for node in &fed {
             let key = (from.to_owned(), node.name.clone());
             // As long as is needed to tell streams apart.
-            let account = match fed.len() {
+            let name = match fed.len() {
                 1 => stream.to_owned(),
                 _ => format!("{} {stream}", node.name),
             };
-            let account = self.shared.ledger.streams().register(&account);
-            let (channel, rejected) = match &node.kind {
-                NodeKind::Detector(_) => {
-                    let Some(channel) = self.detectors.inlets.remove(&key) else {
-                        continue;
-                    };
-                    let places = self.shared.board.places(&node.name);
-                    (channel, places.is_some_and(|places| !places.take(account)))
-                }
-                _ => {
-                    let Some(channel) = concats.remove(&key) else {
-                        continue;
-                    };
-                    (channel, false)
-                }
+            let board = &self.shared.board;
+            let (channel, places) = match &node.kind {
+                NodeKind::Detector(_) => (
+                    self.detectors.inlets.remove(&key),
+                    board.detector(&node.name).map(|known| known.places),
+                ),
+                _ => (concats.remove(&key), None),
             };
+            let Some(channel) = channel else { continue };
+            let account = self.shared.ledger.streams().register(&name);
+            // How often sets come depends on their members, whose silence is told.
+            let timed = false;
+            let stream = StreamSwitch::new(
+                (account, name.into()),
+                [from.into(), node.name.as_str().into(), stream.into()],
+                timed,
+            );
+            let stream = Arc::new(stream);
+            if let Some(places) = &places {
+                board.has_place(places, &stream);
+            }
+            board.add_stream(&stream);
             outlets.push(SetOutlet {
                 channel,
-                stream: account,
-                rejected,
-                node: node.name.as_str().into(),
+                stream,
+                places,
+                board: Arc::clone(board),
                 audience: self.audiences.get(&node.name).cloned(),
             });
         }

@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::pipeline::{NodeKind, Pipeline};
+use crate::pipeline::{Node, NodeKind, Pipeline};
 use crate::runtime::RuntimeError;
 
 /// Endings of the files that a bag is made of.
@@ -16,40 +16,66 @@ const BAG_FILES: [&str; 5] = ["mcap", "db3", "zstd", "yaml", "yml"];
 /// # Errors
 /// [`RuntimeError::Unwritable`] or [`RuntimeError::Sink`].
 pub(crate) fn check_outputs(pipeline: &Pipeline) -> Result<(), RuntimeError> {
-    let mut seen: Vec<(PathBuf, &str)> = Vec::new();
-    for node in &pipeline.nodes {
-        let path = match &node.kind {
-            NodeKind::Recorder(settings) => &settings.path,
-            NodeKind::JsonLines(settings) => &settings.path,
-            NodeKind::Source(_)
-            | NodeKind::Detector(_)
-            | NodeKind::Publisher(_)
-            | NodeKind::Compute(_)
-            | NodeKind::Sync(_)
-            | NodeKind::Concat(_) => continue,
-        };
-        let refuse = |reason: String| RuntimeError::Sink {
-            node: node.name.clone(),
-            reason,
-        };
-        if let Some(bag) = bags(pipeline).find(|bag| belongs_to(path, bag)) {
-            return Err(refuse(format!(
-                "{} belongs to the bag {} that is played; name another file",
-                path.display(),
-                bag.display()
-            )));
-        }
-        probe(path).map_err(|e| RuntimeError::Unwritable {
-            path: path.clone(),
-            reason: e.to_string(),
-        })?;
-        let place = real(path);
-        if let Some((_, other)) = seen.iter().find(|(known, _)| *known == place) {
-            return Err(refuse(format!("{} is also written by {other}", path.display())));
-        }
-        seen.push((place, &node.name));
+    let nodes = pipeline.nodes.iter().enumerate();
+    nodes
+        .filter_map(|(position, node)| Some((position, node, output_of(node)?)))
+        .try_for_each(|(position, node, path)| check(pipeline, node, path, &pipeline.nodes[..position]))
+}
+
+/// Checks the file of one sink as [`check_outputs`] does, beside all other nodes of the pipeline.
+///
+/// # Errors
+/// As [`check_outputs`].
+pub(crate) fn check_output(pipeline: &Pipeline, node: &Node) -> Result<(), RuntimeError> {
+    let others = pipeline.nodes.iter().filter(|other| other.name != node.name);
+    output_of(node).map_or(Ok(()), |path| check(pipeline, node, path, others))
+}
+
+fn check<'a>(
+    pipeline: &Pipeline,
+    node: &Node,
+    path: &Path,
+    others: impl IntoIterator<Item = &'a Node>,
+) -> Result<(), RuntimeError> {
+    let refuse = |reason: String| RuntimeError::Sink {
+        node: node.name.clone(),
+        reason,
+    };
+    if let Some(bag) = bags(pipeline).find(|bag| belongs_to(path, bag)) {
+        return Err(refuse(format!(
+            "{} belongs to the bag {} that is played; name another file",
+            path.display(),
+            bag.display()
+        )));
     }
-    Ok(())
+    probe(path).map_err(|e| RuntimeError::Unwritable {
+        path: path.into(),
+        reason: e.to_string(),
+    })?;
+    let place = real(path);
+    let writes_it = |other: &&Node| output_of(other).is_some_and(|known| real(known) == place);
+    match others.into_iter().find(writes_it) {
+        Some(other) => Err(refuse(format!(
+            "{} is also written by {}",
+            path.display(),
+            other.name
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// The file that a node writes.
+fn output_of(node: &Node) -> Option<&Path> {
+    match &node.kind {
+        NodeKind::Recorder(settings) => Some(&settings.path),
+        NodeKind::JsonLines(settings) => Some(&settings.path),
+        NodeKind::Source(_)
+        | NodeKind::Detector(_)
+        | NodeKind::Publisher(_)
+        | NodeKind::Compute(_)
+        | NodeKind::Sync(_)
+        | NodeKind::Concat(_) => None,
+    }
 }
 
 fn bags(pipeline: &Pipeline) -> impl Iterator<Item = &Path> {

@@ -143,8 +143,12 @@ impl RecorderSink {
             if self.include_images {
                 let channel = self.channel_beside(&message.topic, &message.type_name)?;
                 let stamp_ns = u64::try_from(part.stamp_ns).unwrap_or(message.log_time_ns);
+                let log_time_ns = match self.log_at_stamps {
+                    true => stamp_ns,
+                    false => message.log_time_ns,
+                };
                 self.recorder
-                    .write(channel, message.log_time_ns, stamp_ns, &message.data)
+                    .write(channel, log_time_ns, stamp_ns, &message.data)
                     .map_err(|e| told(&e))?;
             }
             for beside in &message.beside {
@@ -220,5 +224,87 @@ impl Sink for RecorderSink {
 
     async fn finish(self) -> Result<(), String> {
         self.recorder.finish().map_err(|e| told(&e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::bag::Bag;
+    use crate::io::messages::IMAGE_TYPE;
+    use crate::outputs::Detections2D;
+    use crate::runtime::frame::{FrameMeta, Part};
+    use crate::runtime::turns::Turn;
+    use crate::telemetry::{FrameId, FrameTimes, Streams};
+
+    /// A set of two images, received at 100 and stamped when it is said.
+    fn set(stamps_ns: [i64; 2]) -> Arc<Sample<Detected>> {
+        let message = |topic: &Arc<str>, type_name: &str, parts| Message {
+            topic: Arc::clone(topic),
+            type_name: type_name.into(),
+            log_time_ns: 100,
+            data: Vec::new(),
+            beside: Vec::new(),
+            parts,
+        };
+        let nobody: Arc<str> = "".into();
+        let part = |(name, stamp_ns): (&str, i64)| {
+            let topic: Arc<str> = name.into();
+            Part {
+                stamp_ns,
+                frame_id: Arc::clone(&nobody),
+                message: Some(Arc::new(message(&topic, IMAGE_TYPE, Vec::new()))),
+                world_from_sensor: None,
+                topic,
+            }
+        };
+        let parts = ["/left", "/right"].into_iter().zip(stamps_ns).map(part).collect();
+        let stream: Arc<str> = "pair".into();
+        Arc::new(Sample {
+            meta: FrameMeta {
+                id: FrameId {
+                    stream: Streams::default().register(&stream),
+                    seq: 0,
+                },
+                stream: Arc::clone(&stream),
+                stamp_ns: stamps_ns[0],
+                frame_id: Arc::clone(&nobody),
+                times: FrameTimes::new(0),
+                deadline_ns: None,
+                fresh: false,
+                freshness: None,
+                within_capacity: None,
+                device_restarts: 0,
+                turn: Turn::default(),
+                world_from_sensor: None,
+            },
+            message: Arc::new(message(&stream, SET_TYPE, parts)),
+            payload: Detected {
+                detections: Detections::Image(Detections2D {
+                    detections: Vec::new(),
+                    labels: Arc::default(),
+                    model: Arc::clone(&nobody),
+                    frame_id: nobody,
+                    image_size_px: [1, 1],
+                }),
+                dropped_before: 0,
+            },
+        })
+    }
+
+    #[tokio::test]
+    async fn members_of_sets_are_logged_at_their_stamps_in_deterministic_runs_and_as_received_in_others() {
+        let folder = tempfile::tempdir().unwrap();
+        for (log_at_stamps, expected) in [(true, [40, 44]), (false, [100, 100])] {
+            let path = folder.path().join(format!("{log_at_stamps}.mcap"));
+            let mut sink = RecorderSink::create(&path, true, log_at_stamps).unwrap();
+            sink.write(&set([40, 44])).await.unwrap();
+            sink.finish().await.unwrap();
+            let bag = Bag::open(&path).unwrap();
+            let messages = bag.messages(&["/left", "/right"]).unwrap().map(Result::unwrap);
+            let mut times: Vec<u64> = messages.map(|message| message.log_time_ns).collect();
+            times.sort_unstable();
+            assert_eq!(times, expected);
+        }
     }
 }

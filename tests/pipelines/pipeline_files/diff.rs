@@ -1,6 +1,6 @@
 //! What changes between two pipelines, and what of it a run can take over.
 
-use sensorium::pipeline::{ActorFaultKind, OnSinkFailure, SupervisionSettings};
+use sensorium::pipeline::{ActorFaultKind, Mount, OnSinkFailure, SupervisionSettings};
 
 use super::{GOOD, parse, set};
 
@@ -102,6 +102,70 @@ fn sinks_and_topics_come_and_go() {
             "play /c of camera too (other streams go on)",
         ]
     );
+}
+
+/// Nodes of every kind, the viewer before the publisher that measures.
+const SETS: &str = "\
+pipeline: sets
+models:
+  ring: { type: bev_ring, seed: 3 }
+nodes:
+  bag: { kind: source, bag: '' }
+  pair: { kind: sync, input: bag, members: [{ topic: /left }, { topic: /right }] }
+  cloud: { kind: concat, input: pair, output_frame: base_link }
+  detector: { kind: detector, model: ring, input: cloud }
+  viewer: { kind: publisher, transport: foxglove, input: detector, address: '127.0.0.1:8765' }
+  out: { kind: publisher, transport: zenoh, input: detector, key: 'a/{stream}' }
+  work: { kind: compute, role: sensor, period_ms: 10 }
+";
+
+#[test]
+fn nodes_between_sources_and_detectors_take_a_new_run() {
+    for (key, value, node) in [
+        (
+            "nodes.pair.members",
+            "[{ topic: /left }, { topic: /rear }]",
+            "pair",
+        ),
+        ("nodes.cloud.output_frame", "map", "cloud"),
+        ("nodes.work.period_ms", "20", "work"),
+    ] {
+        let steps = steps_in(SETS, &[], &[(key, value)]);
+        let expected = format!(
+            "nodes.{node} changes: this takes a new run, for it is started with the nodes that it is connected with"
+        );
+        assert_eq!(steps, [expected], "{key}");
+    }
+    let without = SETS.replace("  work: { kind: compute, role: sensor, period_ms: 10 }\n", "");
+    let diff = parse(SETS, &set(&[]))
+        .unwrap()
+        .diff(&parse(&without, &set(&[])).unwrap());
+    assert_eq!((diff.steps.len(), diff.is_live()), (1, false), "{diff}");
+}
+
+#[test]
+fn the_first_publisher_that_measures_stays_and_people_who_watch_come_and_go() {
+    let moved = steps_in(SETS, &[], &[("nodes.viewer.address", "127.0.0.1:8766")]);
+    let reopened = "close the sink viewer and open it again (results in between do not reach it)";
+    assert_eq!(moved, [reopened]);
+    let measuring = steps_in(SETS, &[], &[("nodes.out.key", "b/{stream}")]);
+    let kept =
+        "nodes.out changes: this takes a new run, for the first publisher measures when frames are published";
+    assert_eq!(measuring, [kept]);
+}
+
+#[test]
+fn where_the_sensors_are_is_read_once() {
+    let own = parse(GOOD, &set(&[])).unwrap();
+    let mut new = own.clone();
+    new.mounts.push(Mount {
+        parent: "base_link".into(),
+        child: "camera".into(),
+        translation_m: [0.0; 3],
+        rotation: [0.0, 0.0, 0.0, 1.0],
+    });
+    let told = own.diff(&new).to_string();
+    assert!(told.starts_with("mounts changes: this takes a new run"), "{told}");
 }
 
 #[test]
