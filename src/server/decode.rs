@@ -99,6 +99,7 @@ pub(super) fn decode(
         };
         let table = points.decode("points", &limits)?;
         check_name(table.frame_id.as_deref(), "points.frame_id", MAX_FRAME_CHARS)?;
+            max_bytes: options.max_body_bytes,
         let sweep = SweepFrame {
             columns: columns(&table, "points")?,
             stamp_ns,

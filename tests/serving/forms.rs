@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use proptest::prelude::*;
 use sensorium::image::{Image, PixelFormat, encode_jpeg, encode_png};
-use sensorium::io::cloud_file::{CloudFormat, CloudWriteOptions, encode};
+use sensorium::io::cloud_file::{CloudFormat, CloudWriteOptions, PcdEncoding, encode};
 use sensorium::io::forms::{
     ArrayEncoding, ArrayForm, BodyForm, BodyTiming, CalibrationForm, CameraRules, ImageForm, ImageLimits,
     InputsForm, PointLimits, PointTable, PointsForm, Presets, RoiForm, ToBody, decode_array, decode_base64,
@@ -141,6 +141,37 @@ fn no_more_points_are_taken_than_may_be() {
             .to_string();
         assert!(error.contains("3 points; at most 2 are taken"), "{error}");
     }
+}
+
+#[test]
+fn a_packed_cloud_is_not_unpacked_beyond_the_limit_of_its_bytes() {
+    let zeros = vec![0.0; 10_000];
+    let cloud = PointCloud {
+        x: zeros.clone(),
+        y: zeros.clone(),
+        z: zeros,
+        ..PointCloud::default()
+    };
+    let options = CloudWriteOptions {
+        pcd: PcdEncoding::BinaryCompressed,
+        ..CloudWriteOptions::default()
+    };
+    let packed = encode(&cloud, CloudFormat::Pcd, options).unwrap();
+    assert!(packed.len() < 4_000, "{}", packed.len());
+    let body = json!({ "format": "pcd", "data": STANDARD.encode(packed) });
+    let decode = |max_bytes| {
+        let limits = PointLimits {
+            max_bytes,
+            ..PointLimits::default()
+        };
+        form::<PointsForm>(&body).decode("points", &limits)
+    };
+    assert_eq!(decode(120_000).unwrap().len(), 10_000);
+    let error = decode(119_999).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "points.data: the points take 120000 bytes unpacked, and at most 119999 are unpacked"
+    );
 }
 
 proptest! {
