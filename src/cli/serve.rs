@@ -18,7 +18,7 @@ use crate::perception::ModelOptions;
 use crate::pipeline::{ModelSettings, Overrides};
 use crate::runtime::load_model;
 use crate::server::{
-    LoadedModel, ModelEngine, ModelEngineOptions, Phase, ServeOptions, Server, ServiceFacts,
+    LoadedModel, ModelEngine, ModelEngineOptions, Phase, ServeError, ServeOptions, Server, ServiceFacts,
 };
 use crate::weights::file_sha256;
 
@@ -156,28 +156,22 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         restart: pipeline.device.restart,
         max_waiting: args.max_concurrent as usize,
     };
-    let engine = ModelEngine::start(loader(name.clone(), settings), engine);
-    let engine = engine
-        .into_diagnostic()
-        .wrap_err("the model's thread cannot start")?;
-
     let tokio = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .into_diagnostic()
         .wrap_err("the asynchronous runtime cannot start")?;
     let phase = tokio.block_on(async {
-        let server = Server::bind(Arc::new(engine), options, service).await;
-        let server =
-            server.map_err(|error| miette!(help = "another address: --listen ADDRESS:PORT", "{error}"))?;
+        let unable = |error: ServeError| miette!(help = "another address: --listen ADDRESS:PORT", "{error}");
+        // Before the model is loaded, which takes a while that an address which is taken should not cost.
+        let listener = Server::listen(options.listen).await.map_err(unable)?;
+        let engine = ModelEngine::start(loader(name.clone(), settings), engine);
+        let engine = engine
+            .into_diagnostic()
+            .wrap_err("the model's thread cannot start")?;
+        let server = Server::on(listener, Arc::new(engine), options, service).map_err(unable)?;
         report::print(&format!("serving {name} on http://{}", server.address()))?;
-        let end = async {
-            if let Err(error) = run::interrupt().await {
-                tracing::warn!(%error, "Ctrl-C cannot be caught; the service ends with its process");
-                std::future::pending::<()>().await;
-            }
-        };
-        Ok::<_, Report>(server.run(end).await)
+        Ok::<_, Report>(server.run(interrupted()).await)
     })?;
     tokio.shutdown_timeout(Duration::from_millis(500));
     match phase {
@@ -187,6 +181,19 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
 }
 
 /// The model that is served.
+/// Completes at the first interrupt; a second one ends the process at once, whatever is still under way.
+async fn interrupted() {
+    if let Err(error) = run::interrupt().await {
+        tracing::warn!(%error, "Ctrl-C cannot be caught; the service ends with its process");
+        return std::future::pending().await;
+    }
+    tokio::spawn(async {
+        if run::interrupt().await.is_ok() {
+            std::process::exit(130);
+        }
+    });
+}
+
 fn chosen(
     models: &BTreeMap<String, ModelSettings>,
     name: Option<&str>,

@@ -11,8 +11,10 @@ use metrics_exporter_prometheus::BuildError;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
 
 use super::engine::{Engine, Phase};
+use super::metrics::UPKEEP;
 use super::options::{ServeOptions, ServiceFacts};
 use super::patient::Patient;
 use super::routes::{State, router};
@@ -49,6 +51,15 @@ pub struct Server {
 }
 
 impl Server {
+    /// Takes an address, before there is an engine to answer for it.
+    ///
+    /// # Errors
+    /// [`ServeError::Listen`]: it is taken, or not one of this machine's.
+    pub async fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {
+        let listener = TcpListener::bind(address).await;
+        listener.map_err(|source| ServeError::Listen { address, source })
+    }
+
     /// Listens. Requests are taken once [`Self::run`] is called; until the engine is ready, `/health` says so and
     /// `/predict` is refused.
     ///
@@ -59,12 +70,23 @@ impl Server {
         options: ServeOptions,
         service: ServiceFacts,
     ) -> Result<Self, ServeError> {
-        let unable = |source| ServeError::Listen {
+        Self::on(Self::listen(options.listen).await?, engine, options, service)
+    }
+
+    /// As [`Self::bind`], on an address that was taken before.
+    ///
+    /// # Errors
+    /// [`ServeError`].
+    pub fn on(
+        listener: TcpListener,
+        engine: Arc<dyn Engine>,
+        options: ServeOptions,
+        service: ServiceFacts,
+    ) -> Result<Self, ServeError> {
+        let address = listener.local_addr().map_err(|source| ServeError::Listen {
             address: options.listen,
             source,
-        };
-        let listener = TcpListener::bind(options.listen).await.map_err(unable)?;
-        let address = listener.local_addr().map_err(unable)?;
+        })?;
         let state = Arc::new(State::new(Arc::clone(&engine), options, service)?);
         Ok(Self {
             listener,
@@ -90,12 +112,18 @@ impl Server {
         ));
         let (ending, ended) = watch::channel(false);
         let mut connections = JoinSet::new();
+        let mut upkeep = tokio::time::interval(UPKEEP);
+        upkeep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut end = std::pin::pin!(end);
         loop {
             let (stream, place) = tokio::select! {
                 () = &mut end => break,
                 accepted = accept(&self.listener, &places) => accepted,
                 Some(_) = connections.join_next(), if !connections.is_empty() => continue,
+                _ = upkeep.tick() => {
+                    self.state.metrics().upkeep();
+                    continue;
+                }
             };
             let service = TowerToHyperService::new(service.clone());
             let connection = Connection {

@@ -1246,6 +1246,59 @@ fn a_command_without_a_model_says_so_and_ends_with_a_failure() {
 #[test]
 fn the_client_tells_a_service_that_is_another() {
     let lab = Lab::new();
+#[test]
+fn an_address_that_is_taken_is_told_before_a_model_is_loaded() {
+    let lab = Lab::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    // Weights that take for ever to read: they would be waited for.
+    let made = Command::new("mkfifo")
+        .arg(lab.path("endless.onnx"))
+        .status()
+        .unwrap();
+    assert!(made.success());
+    let out = tiny::sensorium()
+        .current_dir(lab.path(""))
+        .args([
+            "serve",
+            "tiny.yaml",
+            "--weights",
+            "endless.onnx",
+            "--listen",
+            &address,
+        ])
+        .output()
+        .unwrap();
+    assert_eq!(out.status.code(), Some(1), "{out:?}");
+    let told = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(told.contains("cannot listen on"), "{told}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_second_interrupt_ends_a_service_at_once() {
+    let lab = Lab::new();
+    let made = Command::new("mkfifo")
+        .arg(lab.path("endless.onnx"))
+        .status()
+        .unwrap();
+    assert!(made.success());
+    // The model is never loaded, so that the first interrupt alone would wait for it.
+    let (mut child, _) = command(&lab, &["--weights", "endless.onnx"]);
+    let status = loop {
+        let told = Command::new("kill")
+            .args(["-TERM", &child.id().to_string()])
+            .status();
+        // One that has ended already cannot be told.
+        drop(told);
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!(status.code(), Some(130));
+}
+
     let service = squares(&lab);
     let client = service.client();
     let expected = Expected {
