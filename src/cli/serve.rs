@@ -15,6 +15,7 @@ use super::pipeline_args::{self, PipelineArgs};
 use super::{report, run, token};
 use crate::io::forms::{MAX_POINTS, Presets};
 use crate::perception::ModelOptions;
+use crate::perception::bundle::{Bundle, Pinned, pinned};
 use crate::pipeline::{ModelSettings, Overrides};
 use crate::runtime::load_model;
 use crate::server::{
@@ -180,7 +181,6 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
     }
 }
 
-/// The model that is served.
 /// Completes at the first interrupt; a second one ends the process at once, whatever is still under way.
 async fn interrupted() {
     if let Err(error) = run::interrupt().await {
@@ -194,6 +194,7 @@ async fn interrupted() {
     });
 }
 
+/// The model that is served.
 fn chosen(
     models: &BTreeMap<String, ModelSettings>,
     name: Option<&str>,
@@ -219,8 +220,8 @@ fn chosen(
         },
     };
     match settings.weights {
-        Some(_) => Ok((name.clone(), settings.clone())),
-        None => Err(ServeProblem::NoWeights { name: name.clone() }),
+        None if !settings.family.is_seeded() => Err(ServeProblem::NoWeights { name: name.clone() }),
+        _ => Ok((name.clone(), settings.clone())),
     }
 }
 
@@ -241,6 +242,29 @@ fn loader(
         Ok(LoadedModel {
             parts,
             weights: json!({ "file": name, "sha256": digest }),
+            bundle: settings
+                .bundle
+                .as_deref()
+                .map(|folder| pins(folder, &settings))
+                .transpose()?,
         })
     }
+}
+
+/// What a model is pinned to that was just loaded from a bundle, with what the pipeline file sets beside the bundle.
+fn pins(folder: &Path, settings: &ModelSettings) -> Result<Pinned, String> {
+    let bundle = Bundle::open(folder).map_err(|error| error.to_string())?;
+    // The files may have been changed since the pipeline file was read.
+    bundle.verify().map_err(|error| error.to_string())?;
+    let mut pins = pinned(bundle.manifest());
+    let beside = [
+        ("max_streams", json!(settings.max_streams)),
+        ("on_full", json!(settings.on_full)),
+    ];
+    for (key, value) in beside {
+        if let Some(pinned) = pins.model.get_mut(key) {
+            *pinned = value;
+        }
+    }
+    Ok(pins)
 }

@@ -204,6 +204,7 @@ async fn info(Extract(state): Extract<Arc<State>>) -> Result<Json<InfoAnswer>, P
             max_body_bytes: state.options.max_body_bytes as u64,
             max_points: state.options.max_points as u64,
             point_fields: DEFAULT_POINT_FIELDS.map(str::to_owned).to_vec(),
+        bundle: facts.bundle.clone(),
             max_side_px: state.options.max_side_px as u64,
             camera_order: Vec::new(),
             require_calibration: false,

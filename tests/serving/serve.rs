@@ -174,6 +174,7 @@ fn facts(sensor: Sensor) -> Phase {
         schema: sensorium::perception::InputSchema::of(sensor),
         info: json!({ "variants": ["default"], "warm": ["default"] }),
         weights: Value::Null,
+        bundle: None,
         boot: Duration::from_millis(5),
     }))
 }
@@ -229,6 +230,7 @@ fn engine_of(file: &Path, weights: Option<&Path>) -> Arc<dyn Engine> {
         Ok(LoadedModel {
             parts,
             weights: json!({ "sha256": "0123" }),
+            bundle: None,
         })
     };
     Arc::new(ModelEngine::start(load, options).unwrap())
@@ -1121,6 +1123,7 @@ fn at_the_end_requests_under_way_are_answered_and_no_others_are_taken() {
     assert!(watched.closed.load(Ordering::SeqCst));
 }
 
+            bundle: None,
 #[test]
 fn presets_are_named_and_never_files() {
     let folder = tempfile::tempdir().unwrap();

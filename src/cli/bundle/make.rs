@@ -203,12 +203,12 @@ fn pin(
     name: &str,
     files: &mut BTreeMap<String, BundleFile>,
 ) -> miette::Result<Map<String, Value>> {
-    let weights = settings.weights.as_ref().ok_or_else(|| {
-        miette!(
+    if settings.weights.is_none() && !settings.family.is_seeded() {
+        return Err(miette!(
             help = format!("give them with --set models.{name}.weights=FILE"),
             "the model `{name}` has no weights yet"
-        )
-    })?;
+        ));
+    }
     // Written and read again, so that a number in single precision is as short as in the pipeline file.
     let text = serde_json::to_string(settings).into_diagnostic()?;
     let mut model: Map<String, Value> = serde_json::from_str(&text).into_diagnostic()?;
@@ -226,7 +226,9 @@ fn pin(
         }
         Ok(Value::String(target))
     };
-    model.insert("weights".to_owned(), put("weights", weights)?);
+    if let Some(weights) = &settings.weights {
+        model.insert("weights".to_owned(), put("weights", weights)?);
+    }
     match &settings.family {
         Family::Yolox(camera) | Family::FastestDet(camera) => {
             let labels = match &camera.labels {
