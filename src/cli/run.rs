@@ -13,7 +13,7 @@ use miette::{IntoDiagnostic, Report, WrapErr, miette};
 use super::pipeline_args::{self, Format, PipelineArgs};
 use super::watching::WatchArgs;
 use super::{reload, report};
-use crate::pipeline::{Overrides, Rate};
+use crate::pipeline::{Overrides, PipelineError, Rate};
 use crate::runtime::{self, Progress, RunOptions, RunOutput, RuntimeError, Shutdown};
 use crate::server::observe::FileReader;
 
@@ -177,9 +177,9 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
 fn reader(args: &PipelineArgs, overrides: &Overrides) -> FileReader {
     let (args, overrides) = (args.clone(), overrides.clone());
     FileReader::new(move || {
-        let pipeline = args.load(overrides.clone()).map_err(|error| error.to_string())?;
+        let pipeline = args.load(overrides.clone()).map_err(|error| in_words(&error))?;
         let pipeline = pipeline.into_pipeline();
-        pipeline.require_files().map_err(|error| error.to_string())?;
+        pipeline.require_files().map_err(|error| in_words(&error))?;
         Ok(pipeline)
     })
 }
@@ -194,6 +194,13 @@ pub(super) fn remap(text: &str) -> Result<(String, String), String> {
 
 /// Drains on the first interrupt, aborts a little later, exits on the second.
 pub(super) async fn end_on_interrupt(shutdown: Shutdown) {
+/// All that is wrong with a pipeline file, on one line: who asked over HTTP sees no file to point into.
+fn in_words(error: &PipelineError) -> String {
+    let problems = error.problems().iter().map(ToString::to_string);
+    let told: Vec<String> = std::iter::once(error.to_string()).chain(problems).collect();
+    told.join("; ")
+}
+
     if let Err(error) = interrupt().await {
         tracing::warn!(%error, "Ctrl-C cannot be caught; the run ends with its source");
         return;
