@@ -17,6 +17,7 @@ mod answers;
 pub mod client;
 mod decode;
 mod engine;
+mod host;
 mod listen;
 mod metrics;
 mod model_engine;
