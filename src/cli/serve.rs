@@ -1,6 +1,5 @@
 //! `sensorium serve`: a model behind HTTP.
 
-use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -79,24 +78,10 @@ pub(super) struct Args {
 }
 
 #[derive(Debug, thiserror::Error, Diagnostic)]
-enum ServeProblem {
-    #[error("{} has no model `{name}`", file.display())]
-    #[diagnostic(help("it has {known}"))]
-    NoModel {
-        file: PathBuf,
-        name: String,
-        known: String,
-    },
-    #[error("{} has {count} models, and one is served", file.display())]
-    #[diagnostic(help("name one with --model: {known}"))]
-    Several {
-        file: PathBuf,
-        count: usize,
-        known: String,
-    },
-    #[error("model {name} has no weights")]
-    #[diagnostic(help("name a file with --weights, or write it into the pipeline file"))]
-    NoWeights { name: String },
+#[error("model {name} has no weights")]
+#[diagnostic(help("name a file with --weights, or write it into the pipeline file"))]
+struct NoWeights {
+    name: String,
 }
 
 /// Runs the command.
@@ -112,7 +97,11 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
     for warning in &pipeline.warnings {
         report::show(&Report::new(warning.clone()));
     }
-    let (name, settings) = chosen(&pipeline.models, args.model.as_deref(), &pipeline.file)?;
+    let (name, settings) = pipeline_args::chosen_model(&pipeline, args.model.as_deref())?;
+    let (name, settings) = (name.to_owned(), settings.clone());
+    if settings.weights.is_none() && !settings.family.is_seeded() {
+        return Err(NoWeights { name }.into());
+    }
     let token = token::token(args.token_file.as_deref(), token::SERVICE)?;
     if token.is_none() && !args.listen.ip().is_loopback() {
         let address = args.listen;
@@ -192,37 +181,6 @@ async fn interrupted() {
             std::process::exit(130);
         }
     });
-}
-
-/// The model that is served.
-fn chosen(
-    models: &BTreeMap<String, ModelSettings>,
-    name: Option<&str>,
-    file: &Path,
-) -> Result<(String, ModelSettings), ServeProblem> {
-    let known = || models.keys().cloned().collect::<Vec<_>>().join(", ");
-    let file = || file.to_owned();
-    let (name, settings) = match name {
-        Some(name) => models.get_key_value(name).ok_or_else(|| ServeProblem::NoModel {
-            file: file(),
-            name: name.to_owned(),
-            known: known(),
-        })?,
-        None => match (models.len(), models.first_key_value()) {
-            (1, Some(only)) => only,
-            (count, _) => {
-                return Err(ServeProblem::Several {
-                    file: file(),
-                    count,
-                    known: known(),
-                });
-            }
-        },
-    };
-    match settings.weights {
-        None if !settings.family.is_seeded() => Err(ServeProblem::NoWeights { name: name.clone() }),
-        _ => Ok((name.clone(), settings.clone())),
-    }
 }
 
 /// Loads the model, at every call anew.

@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -13,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
+use super::accept::{Accepted, accept};
 use super::engine::{Engine, Phase};
 use super::metrics::UPKEEP;
 use super::options::{ServeOptions, ServiceFacts};
@@ -21,8 +21,6 @@ use super::routes::{State, router};
 
 /// Longest head of a request that is kept, and longest stretch of a body, in bytes.
 const MAX_BUFFER_BYTES: usize = 64 << 10;
-/// Pause after an error of the listener, such as too many open files.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Why a service cannot start or has to end.
 #[derive(Debug, thiserror::Error)]
@@ -116,7 +114,7 @@ impl Server {
         upkeep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut end = std::pin::pin!(end);
         loop {
-            let (stream, place) = tokio::select! {
+            let Accepted { stream, place, .. } = tokio::select! {
                 () = &mut end => break,
                 accepted = accept(&self.listener, &places) => accepted,
                 Some(_) = connections.join_next(), if !connections.is_empty() => continue,
@@ -154,24 +152,6 @@ impl Server {
     }
 }
 
-/// The next connection, once there is a place for it.
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> (TcpStream, Option<OwnedSemaphorePermit>) {
-    // The semaphore is never closed.
-    let place = Arc::clone(places).acquire_owned().await.ok();
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => return (stream, place),
-            Err(error) => {
-                tracing::warn!("no connection: {error}");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
-}
-
 /// Completes at the end.
 async fn until(ended: &mut watch::Receiver<bool>) {
     // An end whose sender is gone is an end, too.
@@ -180,7 +160,7 @@ async fn until(ended: &mut watch::Receiver<bool>) {
 
 struct Connection {
     stream: TcpStream,
-    place: Option<OwnedSemaphorePermit>,
+    place: OwnedSemaphorePermit,
     ended: watch::Receiver<bool>,
     state: Arc<State>,
 }
@@ -188,10 +168,6 @@ struct Connection {
 impl Connection {
     async fn serve(mut self, service: TowerToHyperService<axum::Router>) {
         let options = self.state.options();
-        // Answers are whole when they are written; waiting for more would only delay them.
-        if let Err(error) = self.stream.set_nodelay(true) {
-            tracing::debug!("TCP_NODELAY: {error}");
-        }
         self.state.metrics().connections.increment(1.0);
         let io = TokioIo::new(Patient::new(self.stream, options.write_timeout));
         let connection = http1::Builder::new()

@@ -13,6 +13,7 @@
 //!
 //! Called by `cli`; calls every room above it.
 
+mod accept;
 mod answers;
 pub mod client;
 mod decode;

@@ -9,7 +9,7 @@ use miette::{IntoDiagnostic, WrapErr, miette};
 use serde_json::{Map, Value};
 
 use super::sample;
-use crate::cli::pipeline_args::{self, key_value};
+use crate::cli::pipeline_args::{self, chosen_model, key_value};
 use crate::cli::report;
 use crate::perception::bundle::{
     BUNDLE_FORMAT, Bundle, BundleFile, BundleSample, BundleSource, MANIFEST_FILE, Manifest,
@@ -72,7 +72,7 @@ pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
         ..Overrides::default()
     };
     let pipeline = Pipeline::load(&args.from, &overrides)?;
-    let (name, settings) = chosen(&pipeline, args.model.as_deref())?;
+    let (name, settings) = chosen_model(&pipeline, args.model.as_deref())?;
     let occupied = args.dir.symlink_metadata().is_ok();
     let empty = std::fs::read_dir(&args.dir).is_ok_and(|mut entries| entries.next().is_none());
     if occupied && !empty {
@@ -103,30 +103,6 @@ pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
         args.dir.display()
     ))?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn chosen<'p>(pipeline: &'p Pipeline, name: Option<&str>) -> miette::Result<(&'p str, &'p ModelSettings)> {
-    let known: Vec<&str> = pipeline.models.keys().map(String::as_str).collect();
-    let found = match name {
-        Some(name) => pipeline.models.get_key_value(name),
-        None if known.len() == 1 => pipeline.models.first_key_value(),
-        None => {
-            return Err(miette!(
-                help = "name one with --model",
-                "the pipeline has {} models: {}",
-                known.len(),
-                known.join(", ")
-            ));
-        }
-    };
-    let (name, settings) = found.ok_or_else(|| {
-        miette!(
-            help = format!("it has {}", known.join(", ")),
-            "the pipeline has no model `{}`",
-            name.unwrap_or_default()
-        )
-    })?;
-    Ok((name, settings))
 }
 
 /// Puts everything but the manifest into the folder.
