@@ -33,7 +33,7 @@ pub(super) fn run(
         .pipeline
         .models
         .values()
-        .all(|model| model.weights.is_some());
+        .all(|model| model.weights.is_some() || model.family.is_seeded());
     let footprint = if with_models && complete {
         let measured = Footprint::measure(&vehicle.pipeline, environment);
         Some(measured.map_err(super::run::explain)?)

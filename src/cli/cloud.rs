@@ -67,6 +67,7 @@ impl Input {
                 keep_non_finite,
             },
             layout: self.layout.clone(),
+            ..CloudFileOptions::default()
         };
         read(&self.input, &options).into_diagnostic()
     }

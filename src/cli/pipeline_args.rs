@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use miette::Diagnostic;
 
 use crate::device::{Backends, ConfigError, DeviceLayer};
-use crate::pipeline::{Overrides, Pipeline, PipelineError, Vehicle, VehicleOverrides};
+use crate::pipeline::{ModelSettings, Overrides, Pipeline, PipelineError, Vehicle, VehicleOverrides};
 
 /// A pipeline file, or a vehicle with its pipelines, and changes to it.
 #[derive(Debug, Clone, Args)]
@@ -97,6 +97,58 @@ impl PipelineArgs {
             }
         }
     }
+}
+
+/// Why none of the models of a file is the one that is meant.
+#[derive(Debug, thiserror::Error, Diagnostic)]
+pub(super) enum ModelChoiceError {
+    #[error("{} has no model `{name}`", file.display())]
+    #[diagnostic(help("it has {known}"))]
+    NoModel {
+        file: PathBuf,
+        name: String,
+        known: String,
+    },
+    #[error("{} has {count} models, and one is meant", file.display())]
+    #[diagnostic(help("name one with --model: {known}"))]
+    Several {
+        file: PathBuf,
+        count: usize,
+        known: String,
+    },
+}
+
+/// The model of a pipeline that is meant: the one of this name, or the only one.
+///
+/// # Errors
+/// [`ModelChoiceError`].
+pub(super) fn chosen_model<'p>(
+    pipeline: &'p Pipeline,
+    name: Option<&str>,
+) -> Result<(&'p str, &'p ModelSettings), ModelChoiceError> {
+    let models = &pipeline.models;
+    let known = || models.keys().cloned().collect::<Vec<_>>().join(", ");
+    let file = || pipeline.file.clone();
+    let found = match (name, models.len()) {
+        (Some(name), _) => models
+            .get_key_value(name)
+            .ok_or_else(|| ModelChoiceError::NoModel {
+                file: file(),
+                name: name.to_owned(),
+                known: known(),
+            }),
+        (None, count) => {
+            models
+                .first_key_value()
+                .filter(|_| count == 1)
+                .ok_or_else(|| ModelChoiceError::Several {
+                    file: file(),
+                    count,
+                    known: known(),
+                })
+        }
+    };
+    found.map(|(name, settings)| (name.as_str(), settings))
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use clap::{ArgAction, ValueHint};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use miette::{IntoDiagnostic, Report, WrapErr, miette};
+use miette::{IntoDiagnostic, Report, Severity, WrapErr, miette};
 
 use super::pipeline_args::{self, Format, PipelineArgs};
 use super::watching::WatchArgs;
 use super::{reload, report};
-use crate::pipeline::{Overrides, Rate};
+use crate::pipeline::{Overrides, PipelineError, Rate};
 use crate::runtime::{self, Progress, RunOptions, RunOutput, RuntimeError, Shutdown};
-use crate::server::observe::FileReader;
+use crate::server::observe::{FileReader, ListenAddress};
 
 /// How long frames under way get to come out after Ctrl-C.
 const DRAIN: Duration = Duration::from_millis(600);
@@ -110,6 +110,16 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
     }
 
     let watch = args.watch.open()?;
+    if let Some(address) = args
+        .foxglove
+        .filter(|address| !ListenAddress::from(*address).is_loopback())
+    {
+        report::show(&miette!(
+            severity = Severity::Warning,
+            help = "name an address of this machine alone, such as 127.0.0.1:8765, and reach it through a tunnel",
+            "everyone who reaches {address} can see what the sensors see: Foxglove's protocol has no token"
+        ));
+    }
 
     let tokio = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -177,11 +187,18 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
 fn reader(args: &PipelineArgs, overrides: &Overrides) -> FileReader {
     let (args, overrides) = (args.clone(), overrides.clone());
     FileReader::new(move || {
-        let pipeline = args.load(overrides.clone()).map_err(|error| error.to_string())?;
+        let pipeline = args.load(overrides.clone()).map_err(|error| in_words(&error))?;
         let pipeline = pipeline.into_pipeline();
-        pipeline.require_files().map_err(|error| error.to_string())?;
+        pipeline.require_files().map_err(|error| in_words(&error))?;
         Ok(pipeline)
     })
+}
+
+/// All that is wrong with a pipeline file, on one line: who asked over HTTP sees no file to point into.
+fn in_words(error: &PipelineError) -> String {
+    let problems = error.problems().iter().map(ToString::to_string);
+    let told: Vec<String> = std::iter::once(error.to_string()).chain(problems).collect();
+    told.join("; ")
 }
 
 /// A new name for a topic.

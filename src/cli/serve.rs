@@ -1,6 +1,5 @@
 //! `sensorium serve`: a model behind HTTP.
 
-use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,10 +14,11 @@ use super::pipeline_args::{self, PipelineArgs};
 use super::{report, run, token};
 use crate::io::forms::{MAX_POINTS, Presets};
 use crate::perception::ModelOptions;
+use crate::perception::bundle::{Bundle, Pinned, pinned};
 use crate::pipeline::{ModelSettings, Overrides};
 use crate::runtime::load_model;
 use crate::server::{
-    LoadedModel, ModelEngine, ModelEngineOptions, Phase, ServeOptions, Server, ServiceFacts,
+    LoadedModel, ModelEngine, ModelEngineOptions, Phase, ServeError, ServeOptions, Server, ServiceFacts,
 };
 use crate::weights::file_sha256;
 
@@ -78,24 +78,10 @@ pub(super) struct Args {
 }
 
 #[derive(Debug, thiserror::Error, Diagnostic)]
-enum ServeProblem {
-    #[error("{} has no model `{name}`", file.display())]
-    #[diagnostic(help("it has {known}"))]
-    NoModel {
-        file: PathBuf,
-        name: String,
-        known: String,
-    },
-    #[error("{} has {count} models, and one is served", file.display())]
-    #[diagnostic(help("name one with --model: {known}"))]
-    Several {
-        file: PathBuf,
-        count: usize,
-        known: String,
-    },
-    #[error("model {name} has no weights")]
-    #[diagnostic(help("name a file with --weights, or write it into the pipeline file"))]
-    NoWeights { name: String },
+#[error("model {name} has no weights")]
+#[diagnostic(help("name a file with --weights, or write it into the pipeline file"))]
+struct NoWeights {
+    name: String,
 }
 
 /// Runs the command.
@@ -111,7 +97,11 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
     for warning in &pipeline.warnings {
         report::show(&Report::new(warning.clone()));
     }
-    let (name, settings) = chosen(&pipeline.models, args.model.as_deref(), &pipeline.file)?;
+    let (name, settings) = pipeline_args::chosen_model(&pipeline, args.model.as_deref())?;
+    let (name, settings) = (name.to_owned(), settings.clone());
+    if settings.weights.is_none() && !settings.family.is_seeded() {
+        return Err(NoWeights { name }.into());
+    }
     let token = token::token(args.token_file.as_deref(), token::SERVICE)?;
     if token.is_none() && !args.listen.ip().is_loopback() {
         let address = args.listen;
@@ -156,28 +146,22 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         restart: pipeline.device.restart,
         max_waiting: args.max_concurrent as usize,
     };
-    let engine = ModelEngine::start(loader(name.clone(), settings), engine);
-    let engine = engine
-        .into_diagnostic()
-        .wrap_err("the model's thread cannot start")?;
-
     let tokio = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .into_diagnostic()
         .wrap_err("the asynchronous runtime cannot start")?;
     let phase = tokio.block_on(async {
-        let server = Server::bind(Arc::new(engine), options, service).await;
-        let server =
-            server.map_err(|error| miette!(help = "another address: --listen ADDRESS:PORT", "{error}"))?;
+        let unable = |error: ServeError| miette!(help = "another address: --listen ADDRESS:PORT", "{error}");
+        // Before the model is loaded, which takes a while that an address which is taken should not cost.
+        let listener = Server::listen(options.listen).await.map_err(unable)?;
+        let engine = ModelEngine::start(loader(name.clone(), settings), engine);
+        let engine = engine
+            .into_diagnostic()
+            .wrap_err("the model's thread cannot start")?;
+        let server = Server::on(listener, Arc::new(engine), options, service).map_err(unable)?;
         report::print(&format!("serving {name} on http://{}", server.address()))?;
-        let end = async {
-            if let Err(error) = run::interrupt().await {
-                tracing::warn!(%error, "Ctrl-C cannot be caught; the service ends with its process");
-                std::future::pending::<()>().await;
-            }
-        };
-        Ok::<_, Report>(server.run(end).await)
+        Ok::<_, Report>(server.run(interrupted()).await)
     })?;
     tokio.shutdown_timeout(Duration::from_millis(500));
     match phase {
@@ -186,35 +170,17 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
     }
 }
 
-/// The model that is served.
-fn chosen(
-    models: &BTreeMap<String, ModelSettings>,
-    name: Option<&str>,
-    file: &Path,
-) -> Result<(String, ModelSettings), ServeProblem> {
-    let known = || models.keys().cloned().collect::<Vec<_>>().join(", ");
-    let file = || file.to_owned();
-    let (name, settings) = match name {
-        Some(name) => models.get_key_value(name).ok_or_else(|| ServeProblem::NoModel {
-            file: file(),
-            name: name.to_owned(),
-            known: known(),
-        })?,
-        None => match (models.len(), models.first_key_value()) {
-            (1, Some(only)) => only,
-            (count, _) => {
-                return Err(ServeProblem::Several {
-                    file: file(),
-                    count,
-                    known: known(),
-                });
-            }
-        },
-    };
-    match settings.weights {
-        Some(_) => Ok((name.clone(), settings.clone())),
-        None => Err(ServeProblem::NoWeights { name: name.clone() }),
+/// Completes at the first interrupt; a second one ends the process at once, whatever is still under way.
+async fn interrupted() {
+    if let Err(error) = run::interrupt().await {
+        tracing::warn!(%error, "Ctrl-C cannot be caught; the service ends with its process");
+        return std::future::pending().await;
     }
+    tokio::spawn(async {
+        if run::interrupt().await.is_ok() {
+            std::process::exit(130);
+        }
+    });
 }
 
 /// Loads the model, at every call anew.
@@ -234,6 +200,29 @@ fn loader(
         Ok(LoadedModel {
             parts,
             weights: json!({ "file": name, "sha256": digest }),
+            bundle: settings
+                .bundle
+                .as_deref()
+                .map(|folder| pins(folder, &settings))
+                .transpose()?,
         })
     }
+}
+
+/// What a model is pinned to that was just loaded from a bundle, with what the pipeline file sets beside the bundle.
+fn pins(folder: &Path, settings: &ModelSettings) -> Result<Pinned, String> {
+    let bundle = Bundle::open(folder).map_err(|error| error.to_string())?;
+    // The files may have been changed since the pipeline file was read.
+    bundle.verify().map_err(|error| error.to_string())?;
+    let mut pins = pinned(bundle.manifest());
+    let beside = [
+        ("max_streams", json!(settings.max_streams)),
+        ("on_full", json!(settings.on_full)),
+    ];
+    for (key, value) in beside {
+        if let Some(pinned) = pins.model.get_mut(key) {
+            *pinned = value;
+        }
+    }
+    Ok(pins)
 }

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::{report, token};
 use crate::io::forms::BodyForm;
+use crate::perception::bundle::{Bundle, BundleSample, compare, pinned};
 use crate::server::client::{
     Client, Expected, Gates, RequestParts, build_request, check_bad_request, check_service,
     compare_with_reference, find_reference,
@@ -24,6 +25,7 @@ use crate::server::client::{
 #[command(after_help = "Examples:
   sensorium smoke http://127.0.0.1:8000
   sensorium smoke http://127.0.0.1:8000 --points sweep.pcd --param score_threshold=0.4
+  sensorium smoke http://127.0.0.1:8000 --bundle bundles/centerpoint
   sensorium smoke http://127.0.0.1:8000 --points sweep.npz --reference sweep.reference.json --gate min_recall=0.9")]
 pub(super) struct Args {
     /// The service.
@@ -65,6 +67,10 @@ pub(super) struct Args {
     /// A limit of the comparison, such as min_recall=0.9. Can be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = gate)]
     gate: Vec<(String, f64)>,
+    /// Bundle that the service has to run: what it pins is compared to what the service tells of itself. Without a frame of
+    /// its own, the samples of the bundle are sent.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    bundle: Option<PathBuf>,
     /// Name that the model has to have.
     #[arg(long, value_name = "NAME")]
     expect_model: Option<String>,
@@ -133,65 +139,23 @@ pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
         weights_sha256: args.expect_weights.clone(),
     };
     let (info, mut failures) = check_service(&client, &expected).into_diagnostic()?;
-    let mut summary = Vec::new();
-    let sample = args
-        .points
-        .as_deref()
-        .or(args.inputs.as_deref())
-        .map(Path::to_owned);
-    let images: Vec<_> = args.image.iter().map(|text| image(text)).collect();
-    let sample = sample.or_else(|| images.first().map(|(_, path)| path.clone()));
-    if let Some(sample) = &sample {
-        let parts = RequestParts {
-            points: args.points.clone(),
-            fields: args.fields.clone(),
-            images,
-            calibration: args.calib.clone(),
-            preset: args.calib_preset.clone(),
-            inputs: args.inputs.clone(),
-            params: args.param.iter().cloned().collect::<Map<_, _>>(),
-            stream: args.stream.clone().map(|stream| (stream, args.reset)),
-            form: if args.npz { BodyForm::Npz } else { BodyForm::Json },
-        };
-        let request = build_request(&parts).into_diagnostic()?;
-        let reply = client
-            .post("/predict", request.to_string().as_bytes())
-            .into_diagnostic()?;
-        if let Some(out) = &args.out {
-            let text = serde_json::to_vec_pretty(&reply.body).into_diagnostic()?;
-            std::fs::write(out, text)
-                .into_diagnostic()
-                .wrap_err_with(|| format!("cannot write {}", out.display()))?;
-        }
-        if reply.status == 200 {
-            let count = reply.body["num_detections"].as_u64();
-            summary.extend(count.map(|count| format!("n={count}")));
-            summary.push(format!("total={} ms", reply.body["timing_ms"]["total"]));
-            let variant = info["variant"].as_str().unwrap_or("");
-            let reference = args
-                .reference
-                .clone()
-                .or_else(|| find_reference(sample, &[variant]));
-            if let Some(reference) = reference {
-                let mut gates = Gates::default();
-                for (name, value) in &args.gate {
-                    gates.set(name, *value).into_diagnostic()?;
-                }
-                let (metrics, more) = compare_with_reference(&reply.body, &json(&reference)?, &gates);
-                summary.extend(metrics.iter().map(|(name, value)| format!("{name}={value:.4}")));
-                failures.extend(more);
-            }
-        } else {
-            failures.push(format!(
-                "/predict answers {}: {}",
-                reply.status, reply.body["detail"]
-            ));
-        }
-    } else if args.reference.is_some() {
+    let bundle = args.bundle.as_deref().map(opened).transpose()?;
+    if let Some(bundle) = &bundle {
+        failures.extend(compare(&info, &pinned(bundle.manifest())));
+    }
+    let mut frames: Vec<Frame> = given(args).into_iter().collect();
+    if let Some(bundle) = bundle.filter(|_| frames.is_empty()) {
+        frames = samples(&bundle, &info, args);
+    }
+    if frames.is_empty() && args.reference.is_some() {
         return Err(miette!(
             help = "send a frame with --points, --image or --inputs",
             "a stored answer is of no use without a frame"
         ));
+    }
+    let mut summary = Vec::new();
+    for frame in &frames {
+        ask(&client, args, frame, &info, &mut summary, &mut failures)?;
     }
     failures.extend(check_bad_request(&client).into_diagnostic()?);
     let model = health.model.unwrap_or_default();
@@ -206,6 +170,123 @@ pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// A frame to send, and the answer that is stored for it.
+struct Frame {
+    parts: RequestParts,
+    /// The file beside which a stored answer is looked for.
+    sample: PathBuf,
+    /// The stored answer, where it is known.
+    reference: Option<PathBuf>,
+    /// Whether the stored answer is of a bundle, whose model may be called otherwise here.
+    of_bundle: bool,
+}
+
+/// The bundle of a folder, if it is what it was when it was made.
+fn opened(folder: &Path) -> miette::Result<Bundle> {
+    let bundle = Bundle::open(folder).into_diagnostic()?;
+    bundle.verify().into_diagnostic()?;
+    Ok(bundle)
+}
+
+/// The frame of the command line.
+fn given(args: &Args) -> Option<Frame> {
+    let images: Vec<_> = args.image.iter().map(|text| image(text)).collect();
+    let files = [&args.points, &args.inputs].into_iter().flatten();
+    let sample = files.chain(images.first().map(|(_, path)| path)).next()?.clone();
+    Some(Frame {
+        parts: RequestParts {
+            points: args.points.clone(),
+            inputs: args.inputs.clone(),
+            images,
+            ..parts(args)
+        },
+        sample,
+        reference: args.reference.clone(),
+        of_bundle: false,
+    })
+}
+
+/// The samples of a bundle, as the service takes them.
+fn samples(bundle: &Bundle, info: &Value, args: &Args) -> Vec<Frame> {
+    let takes_images = info["input"]["kind"] == "images";
+    let frame = |stored: &BundleSample| {
+        let sample = bundle.folder().join(&stored.sample);
+        let mut parts = parts(args);
+        match takes_images {
+            true => parts.images.push((None, sample.clone())),
+            false => parts.points = Some(sample.clone()),
+        }
+        Frame {
+            parts,
+            sample,
+            reference: Some(bundle.folder().join(&stored.reference)),
+            of_bundle: true,
+        }
+    };
+    bundle.manifest().samples.iter().map(frame).collect()
+}
+
+/// What every request has.
+fn parts(args: &Args) -> RequestParts {
+    RequestParts {
+        fields: args.fields.clone(),
+        calibration: args.calib.clone(),
+        preset: args.calib_preset.clone(),
+        params: args.param.iter().cloned().collect::<Map<_, _>>(),
+        stream: args.stream.clone().map(|stream| (stream, args.reset)),
+        form: if args.npz { BodyForm::Npz } else { BodyForm::Json },
+        ..RequestParts::default()
+    }
+}
+
+/// Sends a frame, and holds the answer against the stored one.
+fn ask(
+    client: &Client,
+    args: &Args,
+    frame: &Frame,
+    info: &Value,
+    summary: &mut Vec<String>,
+    failures: &mut Vec<String>,
+) -> miette::Result<()> {
+    let request = build_request(&frame.parts).into_diagnostic()?;
+    let reply = client
+        .post("/predict", request.to_string().as_bytes())
+        .into_diagnostic()?;
+    if let Some(out) = &args.out {
+        let text = serde_json::to_vec_pretty(&reply.body).into_diagnostic()?;
+        std::fs::write(out, text)
+            .into_diagnostic()
+            .wrap_err_with(|| format!("cannot write {}", out.display()))?;
+    }
+    if reply.status != 200 {
+        failures.push(format!(
+            "/predict answers {}: {}",
+            reply.status, reply.body["detail"]
+        ));
+        return Ok(());
+    }
+    let count = reply.body["num_detections"].as_u64();
+    summary.extend(count.map(|count| format!("n={count}")));
+    summary.push(format!("total={} ms", reply.body["timing_ms"]["total"]));
+    let variant = info["variant"].as_str().unwrap_or("");
+    let reference = frame.reference.clone();
+    let Some(reference) = reference.or_else(|| find_reference(&frame.sample, &[variant])) else {
+        return Ok(());
+    };
+    let mut gates = Gates::default();
+    for (name, value) in &args.gate {
+        gates.set(name, *value).into_diagnostic()?;
+    }
+    let mut stored = json(&reference)?;
+    if let Some(stored) = stored.as_object_mut().filter(|_| frame.of_bundle) {
+        stored.remove("model");
+    }
+    let (metrics, more) = compare_with_reference(&reply.body, &stored, &gates);
+    summary.extend(metrics.iter().map(|(name, value)| format!("{name}={value:.4}")));
+    failures.extend(more);
+    Ok(())
 }
 
 /// A file, or a camera and its file.

@@ -2,6 +2,7 @@
 
 use super::decode_jpeg::decode_jpeg;
 use super::decode_png::decode_png;
+use super::frame::{MAX_SIDE_PX, check_size};
 use super::{Image, ImageError, ImageRef, PixelFormat};
 
 /// Why compressed bytes did not become an image.
@@ -33,6 +34,16 @@ pub enum DecodeError {
         height: usize,
         /// Bytes given.
         bytes: usize,
+    },
+    /// A side of the image is longer than is taken.
+    #[error("header claims {width} x {height} px, and at most {allowed} px a side are taken")]
+    TooLarge {
+        /// Claimed width in pixels.
+        width: usize,
+        /// Claimed height in pixels.
+        height: usize,
+        /// Longest side that is taken, in pixels.
+        allowed: usize,
     },
     /// A damaged JPEG, or a kind that is not read.
     #[error("JPEG: {reason}")]
@@ -102,8 +113,17 @@ pub(super) struct Layout {
 /// # Errors
 /// [`DecodeError`].
 pub fn decode_image(bytes: &[u8]) -> Result<Image, DecodeError> {
+    decode_image_within(bytes, MAX_SIDE_PX)
+}
+
+/// [`decode_image`] of an image whose sides are at most so long; a longer one is refused by its header, before memory
+/// for its pixels is taken.
+///
+/// # Errors
+/// [`DecodeError`].
+pub fn decode_image_within(bytes: &[u8], max_side_px: usize) -> Result<Image, DecodeError> {
     let mut pixels = Vec::new();
-    let layout = decode(bytes, DecodeOptions::default(), &mut pixels)?;
+    let layout = decode(bytes, DecodeOptions::default(), max_side_px, &mut pixels)?;
     let [width, height] = layout.size_px;
     Ok(Image::new(pixels, width, height, layout.format)?)
 }
@@ -130,7 +150,7 @@ pub fn decode_into<'a>(
     options: DecodeOptions,
     pixels: &'a mut Vec<u8>,
 ) -> Result<Decoded<'a>, DecodeError> {
-    let layout = decode(bytes, options, pixels)?;
+    let layout = decode(bytes, options, MAX_SIDE_PX, pixels)?;
     let [width, height] = layout.size_px;
     let step = layout.format.row_bytes(width);
     Ok(Decoded {
@@ -139,13 +159,31 @@ pub fn decode_into<'a>(
     })
 }
 
-fn decode(bytes: &[u8], options: DecodeOptions, pixels: &mut Vec<u8>) -> Result<Layout, DecodeError> {
+fn decode(
+    bytes: &[u8],
+    options: DecodeOptions,
+    max_side_px: usize,
+    pixels: &mut Vec<u8>,
+) -> Result<Layout, DecodeError> {
     match bytes {
-        [0xFF, 0xD8, 0xFF, ..] => decode_jpeg(bytes, options, pixels),
-        [0x89, b'P', b'N', b'G', ..] => decode_png(bytes, pixels),
+        [0xFF, 0xD8, 0xFF, ..] => decode_jpeg(bytes, options, max_side_px, pixels),
+        [0x89, b'P', b'N', b'G', ..] => decode_png(bytes, max_side_px, pixels),
         _ => Err(DecodeError::UnknownFormat {
             bytes: bytes.len(),
             first: bytes.iter().take(8).copied().collect(),
         }),
     }
+}
+
+/// Whether a size that a header claims is one that is taken.
+pub(super) fn check_claim(width: usize, height: usize, max_side_px: usize) -> Result<(), DecodeError> {
+    check_size(width, height)?;
+    if width.max(height) > max_side_px {
+        return Err(DecodeError::TooLarge {
+            width,
+            height,
+            allowed: max_side_px,
+        });
+    }
+    Ok(())
 }

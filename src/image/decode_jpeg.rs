@@ -9,8 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use mozjpeg::{DctMethod, Decompress};
 
-use super::decode::Layout;
-use super::frame::check_size;
+use super::decode::{Layout, check_claim};
 use super::jpeg_scan::{JpegFrame, check_complete};
 use super::{DecodeError, DecodeOptions, PixelFormat};
 
@@ -24,10 +23,11 @@ const EIGHTHS: [usize; 4] = [1, 2, 4, 8];
 pub(super) fn decode_jpeg(
     bytes: &[u8],
     options: DecodeOptions,
+    max_side_px: usize,
     pixels: &mut Vec<u8>,
 ) -> Result<Layout, DecodeError> {
     let frame = check_complete(bytes)?;
-    check_size(frame.width, frame.height)?;
+    check_claim(frame.width, frame.height, max_side_px)?;
     let format = match frame.components {
         1 => PixelFormat::Mono8,
         3 => PixelFormat::Rgb8,

@@ -2,21 +2,24 @@
 
 use std::io::Cursor;
 
-use super::decode::Layout;
-use super::frame::check_size;
+use super::decode::{Layout, check_claim};
 use super::{DecodeError, PixelFormat};
 
 /// Deflate cannot shrink by more than this, so a PNG claiming more pixels lies.
 const MAX_DEFLATE_RATIO: usize = 1032;
 
 /// Writes the pixels of a PNG into `pixels`; see [`super::decode_image`].
-pub(super) fn decode_png(bytes: &[u8], pixels: &mut Vec<u8>) -> Result<Layout, DecodeError> {
+pub(super) fn decode_png(
+    bytes: &[u8],
+    max_side_px: usize,
+    pixels: &mut Vec<u8>,
+) -> Result<Layout, DecodeError> {
     let mut decoder = png::Decoder::new(Cursor::new(bytes));
     decoder.set_transformations(png::Transformations::normalize_to_color8());
     decoder.set_ignore_text_chunk(true);
     let header = decoder.read_header_info().map_err(|e| png_error(e, bytes))?;
     let (width, height) = (header.width as usize, header.height as usize);
-    check_size(width, height)?;
+    check_claim(width, height, max_side_px)?;
     // At least one bit a pixel before compression.
     if width * height / 8 > bytes.len().saturating_mul(MAX_DEFLATE_RATIO) {
         return Err(DecodeError::ImplausibleSize {

@@ -50,7 +50,7 @@ mod workspace;
 
 pub use autoware_letterbox::AutowareLetterboxPlan;
 pub use contraction::Contraction;
-pub use decode::{DecodeError, DecodeOptions, Decoded, decode_image, decode_into};
+pub use decode::{DecodeError, DecodeOptions, Decoded, decode_image, decode_image_within, decode_into};
 pub use encode::{EncodeError, encode_jpeg, encode_png};
 pub use error::{ImageError, PresetOption};
 pub use format::PixelFormat;

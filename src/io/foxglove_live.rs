@@ -330,7 +330,11 @@ fn point_cloud(cloud: &PointCloud2Msg<'_>, stamp_ns: i64) -> Result<PointCloud, 
     let row_bytes = stride.checked_mul(cloud.width as usize);
     let row_bytes = row_bytes.filter(|&bytes| bytes <= row_step || cloud.height <= 1);
     let row_bytes = row_bytes.ok_or("rows are shorter than their points")?;
-    let rows = cloud.height as usize;
+    // Rows without bytes hold nothing, however many a message says there are.
+    let rows = match row_bytes {
+        0 => 0,
+        _ => cloud.height as usize,
+    };
     let needed = rows
         .checked_sub(1)
         .map_or(Some(0), |gaps| gaps.checked_mul(row_step)?.checked_add(row_bytes));
@@ -604,6 +608,15 @@ mod tests {
         for cloud in wrong {
             assert!(point_cloud(&cloud, 0).is_err(), "{cloud:?}");
         }
+        // Any number of rows without a point takes no time.
+        let rows = PointCloud2Msg {
+            height: u32::MAX,
+            width: 0,
+            row_step: 0,
+            data: &[],
+            ..good.clone()
+        };
+        assert!(point_cloud(&rows, 0).unwrap().data.is_empty());
         let empty = PointCloud2Msg {
             height: 0,
             data: &[],

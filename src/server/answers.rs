@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::perception::bundle::Pinned;
+
 /// Whether requests are run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -106,6 +108,9 @@ pub struct InfoAnswer {
     pub io: String,
     /// The weights: file, where they were found, SHA-256.
     pub weights: Value,
+    /// What the bundle pins that the model comes from: name, version, digests of its files, settings. Null for a model that
+    /// comes from no bundle.
+    pub bundle: Option<Pinned>,
     /// The device.
     pub device: Value,
     /// What `/predict` takes.

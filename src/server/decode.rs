@@ -9,7 +9,7 @@ use super::problem::Problem;
 use super::request::{PredictRequest, StreamForm, SweepForm};
 use crate::io::forms::{
     BodyForm, CameraRules, ImageLimits, PointLimits, PointsForm, decode_cameras, decode_named_arrays,
-    parse_transform,
+    parse_transform, shown,
 };
 use crate::perception::{CallParams, CallValue, Sensor};
 
@@ -19,6 +19,8 @@ const COLUMNS: [&str; 4] = ["x", "y", "z", "intensity"];
 const MAX_STREAM_CHARS: usize = 128;
 /// Most characters of a coordinate frame's name.
 const MAX_FRAME_CHARS: usize = 256;
+/// Most parts of the path to a problem that are told.
+const MAX_LOC_PARTS: usize = 16;
 /// Earliest that an earlier sweep may be, in seconds before the request's.
 const MAX_LAG_S: f64 = 3600.0;
 
@@ -39,7 +41,9 @@ pub(super) struct Decoded {
 pub(super) fn parse(bytes: &[u8]) -> Result<PredictRequest, Problem> {
     let mut json = serde_json::Deserializer::from_slice(bytes);
     let request = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-        let path = error.path().iter().map(ToString::to_string);
+        // Names of fields are the caller's.
+        let path = error.path().iter().take(MAX_LOC_PARTS);
+        let path = path.map(|part| shown(&part.to_string()));
         let loc = std::iter::once("body".to_owned()).chain(path).collect();
         place(loc, error.inner())
     })?;
@@ -95,6 +99,7 @@ pub(super) fn decode(
     } else if let Some(points) = &request.points {
         let limits = PointLimits {
             max_points: options.max_points,
+            max_bytes: options.max_body_bytes,
             ..PointLimits::default()
         };
         let table = points.decode("points", &limits)?;
@@ -249,6 +254,10 @@ fn past(
 fn columns(table: &crate::io::forms::PointTable, field: &str) -> Result<[Vec<f32>; 4], Problem> {
     let mut all = table.select(&COLUMNS[..3], None, field)?;
     all.extend(table.select(&COLUMNS[3..], Some(0.0), field)?);
+    // One such number would spread over the whole of a network's output.
+    if all.iter().flatten().any(|value| !value.is_finite()) {
+        return Err(Problem::Input(format!("{field}: an intensity is not finite")));
+    }
     let columns: Result<[Vec<f32>; 4], _> = all.try_into();
     // Four names were asked for.
     columns.map_err(|_| Problem::Failed("columns of points are missing".to_owned()))

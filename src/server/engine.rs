@@ -10,6 +10,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::image::Image;
 use crate::perception::HeadError;
+use crate::perception::bundle::Pinned;
 use crate::perception::{CallParam, CallValue, InputSchema, ModelError, Outcome, PrepareError, Sensor};
 use crate::tensor::HostTensor;
 
@@ -32,6 +33,8 @@ pub struct ModelFacts {
     pub info: Value,
     /// What is known of the weights, such as file and SHA-256.
     pub weights: Value,
+    /// What the bundle pins that it comes from; `None`: it comes from no bundle.
+    pub bundle: Option<Pinned>,
     /// How long loading, warming up and capturing took.
     pub boot: Duration,
 }

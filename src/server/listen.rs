@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -11,16 +10,17 @@ use metrics_exporter_prometheus::BuildError;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
 
+use super::accept::{Accepted, accept};
 use super::engine::{Engine, Phase};
+use super::metrics::UPKEEP;
 use super::options::{ServeOptions, ServiceFacts};
 use super::patient::Patient;
 use super::routes::{State, router};
 
 /// Longest head of a request that is kept, and longest stretch of a body, in bytes.
 const MAX_BUFFER_BYTES: usize = 64 << 10;
-/// Pause after an error of the listener, such as too many open files.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Why a service cannot start or has to end.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +49,15 @@ pub struct Server {
 }
 
 impl Server {
+    /// Takes an address, before there is an engine to answer for it.
+    ///
+    /// # Errors
+    /// [`ServeError::Listen`]: it is taken, or not one of this machine's.
+    pub async fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {
+        let listener = TcpListener::bind(address).await;
+        listener.map_err(|source| ServeError::Listen { address, source })
+    }
+
     /// Listens. Requests are taken once [`Self::run`] is called; until the engine is ready, `/health` says so and
     /// `/predict` is refused.
     ///
@@ -59,12 +68,23 @@ impl Server {
         options: ServeOptions,
         service: ServiceFacts,
     ) -> Result<Self, ServeError> {
-        let unable = |source| ServeError::Listen {
+        Self::on(Self::listen(options.listen).await?, engine, options, service)
+    }
+
+    /// As [`Self::bind`], on an address that was taken before.
+    ///
+    /// # Errors
+    /// [`ServeError`].
+    pub fn on(
+        listener: TcpListener,
+        engine: Arc<dyn Engine>,
+        options: ServeOptions,
+        service: ServiceFacts,
+    ) -> Result<Self, ServeError> {
+        let address = listener.local_addr().map_err(|source| ServeError::Listen {
             address: options.listen,
             source,
-        };
-        let listener = TcpListener::bind(options.listen).await.map_err(unable)?;
-        let address = listener.local_addr().map_err(unable)?;
+        })?;
         let state = Arc::new(State::new(Arc::clone(&engine), options, service)?);
         Ok(Self {
             listener,
@@ -90,12 +110,18 @@ impl Server {
         ));
         let (ending, ended) = watch::channel(false);
         let mut connections = JoinSet::new();
+        let mut upkeep = tokio::time::interval(UPKEEP);
+        upkeep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut end = std::pin::pin!(end);
         loop {
-            let (stream, place) = tokio::select! {
+            let Accepted { stream, place, .. } = tokio::select! {
                 () = &mut end => break,
                 accepted = accept(&self.listener, &places) => accepted,
                 Some(_) = connections.join_next(), if !connections.is_empty() => continue,
+                _ = upkeep.tick() => {
+                    self.state.metrics().upkeep();
+                    continue;
+                }
             };
             let service = TowerToHyperService::new(service.clone());
             let connection = Connection {
@@ -126,24 +152,6 @@ impl Server {
     }
 }
 
-/// The next connection, once there is a place for it.
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> (TcpStream, Option<OwnedSemaphorePermit>) {
-    // The semaphore is never closed.
-    let place = Arc::clone(places).acquire_owned().await.ok();
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => return (stream, place),
-            Err(error) => {
-                tracing::warn!("no connection: {error}");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
-}
-
 /// Completes at the end.
 async fn until(ended: &mut watch::Receiver<bool>) {
     // An end whose sender is gone is an end, too.
@@ -152,7 +160,7 @@ async fn until(ended: &mut watch::Receiver<bool>) {
 
 struct Connection {
     stream: TcpStream,
-    place: Option<OwnedSemaphorePermit>,
+    place: OwnedSemaphorePermit,
     ended: watch::Receiver<bool>,
     state: Arc<State>,
 }
@@ -160,10 +168,6 @@ struct Connection {
 impl Connection {
     async fn serve(mut self, service: TowerToHyperService<axum::Router>) {
         let options = self.state.options();
-        // Answers are whole when they are written; waiting for more would only delay them.
-        if let Err(error) = self.stream.set_nodelay(true) {
-            tracing::debug!("TCP_NODELAY: {error}");
-        }
         self.state.metrics().connections.increment(1.0);
         let io = TokioIo::new(Patient::new(self.stream, options.write_timeout));
         let connection = http1::Builder::new()

@@ -14,6 +14,9 @@ const BUCKETS_S: [f64; 14] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0,
 ];
 
+/// How often what has been measured is put into its buckets: until then it takes memory.
+pub(super) const UPKEEP: Duration = Duration::from_secs(5);
+
 static METADATA: Metadata<'static> =
     Metadata::new("sensorium::server", Level::INFO, Some("sensorium::server"));
 
@@ -85,9 +88,14 @@ impl ServiceMetrics {
             .record(time.as_secs_f64());
     }
 
+    /// Puts what was measured into its buckets.
+    pub(super) fn upkeep(&self) {
+        self.handle.run_upkeep();
+    }
+
     /// Everything, as Prometheus reads it.
     pub(super) fn render(&self) -> String {
-        self.handle.run_upkeep();
+        self.upkeep();
         self.handle.render()
     }
 }

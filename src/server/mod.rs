@@ -13,10 +13,12 @@
 //!
 //! Called by `cli`; calls every room above it.
 
+mod accept;
 mod answers;
 pub mod client;
 mod decode;
 mod engine;
+mod host;
 mod listen;
 mod metrics;
 mod model_engine;

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use super::engine::{Engine, EngineError, Frame, Job, ModelFacts, Phase, Refused, SweepFrame};
 use crate::device::DeviceConfig;
 use crate::lidar::Columns;
+use crate::perception::bundle::Pinned;
 use crate::perception::{
     CallValue, Model, ModelError, ModelOptions, ModelParts, Outcome, Sensor, SensorData, Sweep, Taken,
 };
@@ -29,6 +30,8 @@ pub struct LoadedModel {
     pub parts: ModelParts,
     /// What is known of its weights, such as file and SHA-256.
     pub weights: serde_json::Value,
+    /// What the bundle pins that it comes from; `None`: it comes from no bundle.
+    pub bundle: Option<Pinned>,
 }
 
 impl fmt::Debug for LoadedModel {
@@ -184,7 +187,11 @@ impl Worker {
     fn open(&mut self) -> Result<Model, String> {
         let began = Instant::now();
         let opened = catch_unwind(AssertUnwindSafe(|| {
-            let LoadedModel { parts, weights } = (self.load)()?;
+            let LoadedModel {
+                parts,
+                weights,
+                bundle,
+            } = (self.load)()?;
             let sensor = parts.host.sensor();
             if !matches!(sensor, Sensor::Camera | Sensor::Lidar) {
                 return Err(format!(
@@ -192,9 +199,9 @@ impl Worker {
                 ));
             }
             let model = Model::open(parts, &self.options.device, self.options.model.clone());
-            Ok((model.map_err(|error| error.to_string())?, weights))
+            Ok((model.map_err(|error| error.to_string())?, weights, bundle))
         }));
-        let (model, weights) = opened.unwrap_or_else(|panic| Err(words(&*panic)))?;
+        let (model, weights, bundle) = opened.unwrap_or_else(|panic| Err(words(&*panic)))?;
         let host = model.host();
         let facts = ModelFacts {
             name: Arc::clone(model.name()),
@@ -205,6 +212,7 @@ impl Worker {
             schema: host.input_schema(),
             info: model.info(),
             weights,
+            bundle,
             boot: began.elapsed(),
         };
         tracing::info!(model = %facts.name, boot_s = facts.boot.as_secs_f64(), "ready");

@@ -90,6 +90,8 @@ fn document() -> Value {
 
     let problem = |about: &str| json!({ "description": about, "content": { "application/json": { "schema": problem } } });
     let no_token = problem("No bearer token, or another one.");
+    let other_host =
+        problem("Asked by another name than one of this machine, where it listens on that alone.");
     let unavailable = || {
         let mut answer = problem("There is no model yet or any more, or no room for the request now.");
         answer["headers"] = json!({
@@ -113,6 +115,7 @@ fn document() -> Value {
             "200".to_owned(),
             json!({ "description": about, "content": answer }),
         );
+        responses.insert("403".to_owned(), other_host.clone());
         if guarded {
             responses.insert("401".to_owned(), no_token.clone());
         }

@@ -20,6 +20,8 @@ pub(super) enum Problem {
     SlowBody,
     /// No token, or another one.
     Unauthorized,
+    /// A service of this machine alone, asked by another name.
+    Host,
     /// Nothing is at this path.
     NotFound,
     /// The path takes other methods.
@@ -44,6 +46,7 @@ impl Problem {
             Self::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::SlowBody => StatusCode::REQUEST_TIMEOUT,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
+            Self::Host => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
@@ -60,6 +63,9 @@ impl Problem {
             Self::MediaType => text("the body is application/json"),
             Self::SlowBody => text("the body did not come in time"),
             Self::Unauthorized => text("a bearer token is needed"),
+            Self::Host => {
+                text("this service is for its own machine alone, as localhost or by its loopback address")
+            }
             Self::NotFound => text("nothing is here; GET / lists the routes"),
             Self::Method => text("the path takes other methods; the header Allow lists them"),
         }

@@ -323,6 +323,28 @@ fn a_condition_that_holds_beyond_chance_fails_the_command() {
     let comparison = result(&faster).comparison.unwrap();
     assert!(comparison.differences.is_empty(), "{comparison:?}");
     assert!(comparison.changes.iter().any(|change| change.significant));
+    // What cannot be compared is told before anything is measured.
+    let other = ["--scenario", "constant-stream", "--baseline", "first/bench.json"];
+    let refused = bench(&lab, &other);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(
+        refused.told.contains("is a result of single-stream"),
+        "{refused:?}"
+    );
+    let first = std::fs::read_to_string(lab.path("first/bench.json")).unwrap();
+    std::fs::write(
+        lab.path("later.json"),
+        first.replacen("\"form\":1", "\"form\":2", 1),
+    )
+    .unwrap();
+    let later = against("later.json");
+    assert_eq!(later.code, Some(1), "{later:?}");
+    assert!(later.told.contains("a result of form 2"), "{later:?}");
+    // What cannot be decided fails, and what was measured is told all the same.
+    let undecided = bench(&lab, &[&load[..], &["--fail-if", "peak<10hz"]].concat());
+    assert_eq!(undecided.code, Some(1), "{undecided:?}");
+    assert!(undecided.told.contains("cannot be decided"), "{undecided:?}");
+    assert_eq!(result(&undecided).queries.frames, 100);
 }
 
 #[test]

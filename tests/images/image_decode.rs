@@ -4,8 +4,8 @@ use crate::support;
 use std::path::{Path, PathBuf};
 
 use sensorium::image::{
-    DecodeError, DecodeOptions, EncodeError, Image, ImageError, PixelFormat, decode_image, decode_into,
-    encode_jpeg, encode_png,
+    DecodeError, DecodeOptions, EncodeError, Image, ImageError, PixelFormat, decode_image,
+    decode_image_within, decode_into, encode_jpeg, encode_png,
 };
 
 fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
@@ -392,4 +392,45 @@ fn an_owned_image_checks_its_length() {
             ..
         })
     ));
+}
+
+#[test]
+fn an_image_that_claims_too_long_a_side_is_refused_by_its_header() {
+    let image = Image::new(vec![90; 3 * 5 * 4], 5, 4, PixelFormat::Rgb8).unwrap();
+    let jpeg = encode_jpeg(&image.view(), 90).unwrap();
+    for file in [encode_png(&image.view()).unwrap(), jpeg.clone()] {
+        assert_eq!(decode_image_within(&file, 5).unwrap().width(), 5);
+        let refused = decode_image_within(&file, 4);
+        assert!(
+            matches!(
+                refused,
+                Err(DecodeError::TooLarge {
+                    width: 5,
+                    height: 4,
+                    allowed: 4
+                })
+            ),
+            "{refused:?}"
+        );
+    }
+    // A second frame header is one, too: memory would be taken for the last that there is.
+    let second = [
+        &[0xFF, 0xC0, 0, 17, 8, 0, 1, 0x03, 0xE9, 3][..],
+        &[1, 0x11, 0, 2, 0x11, 0, 3, 0x11, 0],
+    ]
+    .concat();
+    let end = jpeg.len() - 2;
+    let two = [&jpeg[..end], &second, &jpeg[end..]].concat();
+    let refused = decode_image_within(&two, 1000);
+    assert!(
+        matches!(
+            refused,
+            Err(DecodeError::TooLarge {
+                width: 1001,
+                height: 1,
+                ..
+            })
+        ),
+        "{refused:?}"
+    );
 }

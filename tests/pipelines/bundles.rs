@@ -1,7 +1,9 @@
 //! Model bundles: made, checked against every kind of damage, and run by a pipeline.
 
 use crate::tiny;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use sensorium::image::encode_png;
 use sensorium::perception::bundle::{Bundle, FindingKind, MANIFEST_FILE, compare, pinned};
@@ -456,4 +458,105 @@ fn a_service_is_compared_to_what_the_bundle_pins() {
         found.len() == 3 && told("weights_sha256") && told("model.score_threshold") && told("model.more"),
         "{found:?}"
     );
+}
+
+/// A command that serves, ended when the test is over.
+struct Served(std::process::Child);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // What has ended already needs no end.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Serves a pipeline of the lab, and where.
+fn serve(lab: &Lab, pipeline: &str) -> (Served, String) {
+    let mut child = tiny::sensorium()
+        .current_dir(lab.path(""))
+        .args(["serve", pipeline, "--listen", "127.0.0.1:0"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let url = line.trim().rsplit(' ').next().unwrap().to_owned();
+    (Served(child), url)
+}
+
+#[test]
+fn the_smoke_command_tells_a_service_of_a_bundle_from_one_of_something_else() {
+    let (lab, _) = made();
+    // As the bundle says; the other changes what may be changed beside a bundle.
+    let same = PIPELINE.replace(", max_streams: 3", "");
+    std::fs::write(lab.path("same.yaml"), same).unwrap();
+    let smoke = |url: &str, dir: &str| {
+        let mut command = tiny::sensorium();
+        outcome(
+            command
+                .current_dir(lab.path(""))
+                .args(["smoke", url, "--bundle", dir]),
+        )
+    };
+    let (service, url) = serve(&lab, "same.yaml");
+    let run = smoke(&url, "bundle");
+    assert_eq!(run.code, Some(0), "{run:?}");
+    // The sample of the bundle was sent, and its stored reference compared.
+    assert!(
+        run.out.contains("n=2") && run.out.contains("recall=1.0000"),
+        "{run:?}"
+    );
+    let newer = [
+        "make",
+        "newer",
+        "--from",
+        "tiny.yaml",
+        "--bundle-version",
+        "1.3.0",
+        "--set",
+        "models.squares.score_threshold=0.5",
+    ];
+    assert_eq!(bundle(&lab, &newer).code, Some(0));
+    let run = smoke(&url, "newer");
+    assert_eq!(run.code, Some(1), "{run:?}");
+    for line in [
+        "`version` is \"1.2.0\"",
+        "`model.score_threshold` is 0.3",
+        "`files.samples/two.png` is",
+    ] {
+        assert!(run.told.contains(line), "{line}: {run:?}");
+    }
+    drop(service);
+    let (service, url) = serve(&lab, "bundled.yaml");
+    let run = smoke(&url, "bundle");
+    assert_eq!(run.code, Some(1), "{run:?}");
+    assert!(run.told.contains("`model.max_streams` is 3"), "{run:?}");
+    drop(service);
+    let (_service, url) = serve(&lab, "tiny.yaml");
+    let run = smoke(&url, "bundle");
+    assert_eq!(run.code, Some(1), "{run:?}");
+    assert!(run.told.contains("the service runs no bundle"), "{run:?}");
+}
+
+#[test]
+fn a_model_whose_weights_come_out_of_a_seed_has_a_bundle_without_weights() {
+    let lab = Lab::new();
+    let ring = "pipeline: ring\nmodels:\n  ring: { type: bev_ring, seed: 7 }\nnodes:\n  \
+                lidar: { kind: source, bag: '', rate: max }\n  \
+                detector: { kind: detector, model: ring, input: lidar }\n";
+    std::fs::write(lab.path("ring.yaml"), ring).unwrap();
+    let run = bundle(&lab, &["make", "bundle", "--from", "ring.yaml"]);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    let manifest = manifest(&lab);
+    assert_eq!(manifest["model"]["seed"], 7);
+    assert_eq!(manifest["model"].get("weights"), None);
+    let bundled = ring.replace("type: bev_ring, seed: 7", "type: bundle, path: bundle");
+    std::fs::write(lab.path("bundled.yaml"), bundled).unwrap();
+    let mut command = tiny::sensorium();
+    let check = outcome(command.current_dir(lab.path("")).args(["check", "bundled.yaml"]));
+    assert_eq!(check.code, Some(0), "{check:?}");
+    assert!(check.out.contains("out of the seed"), "{check:?}");
 }

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use sensorium::device::DeviceLayer;
 use sensorium::pipeline::{
-    NodeKind, Overrides, PipelineError, Topics, Vehicle, VehicleOverrides, VehicleSensorKind, vehicle_schema,
+    NodeKind, Overrides, PipelineError, PublisherSettings, Topics, Vehicle, VehicleOverrides,
+    VehicleSensorKind, vehicle_schema,
 };
 use sensorium::runtime::{Budget, Footprint};
 use tiny::outcome;
@@ -208,6 +209,25 @@ fn what_a_vehicle_sets_goes_before_its_pipelines_and_the_command_line_before_bot
     assert_eq!(
         plain.pipeline.device.config(&DeviceLayer::default()).arena_bytes,
         768 << 20
+    );
+}
+
+#[test]
+fn foxglove_connects_to_a_vehicle_where_it_is_asked_to() {
+    let address = "127.0.0.1:8765".parse().unwrap();
+    let overrides = VehicleOverrides {
+        pipeline: Overrides {
+            foxglove: Some(address),
+            ..Overrides::default()
+        },
+        no_publish: true,
+        ..VehicleOverrides::default()
+    };
+    let vehicle = shipped("sedan", &overrides);
+    let listens = |node: &sensorium::pipeline::Node| matches!(&node.kind, NodeKind::Publisher(PublisherSettings::Foxglove(it)) if it.address == address);
+    assert_eq!(
+        vehicle.pipeline.nodes.iter().filter(|node| listens(node)).count(),
+        1
     );
 }
 

@@ -199,12 +199,12 @@ fn a_token_is_asked_for_and_what_is_wrong_is_told_as_json() {
     assert_eq!(codes[1..], [401, 401, 200, 200, 404]);
     let json = |(_, body): &(u16, String)| -> Value { serde_json::from_str(body).unwrap() };
     assert_eq!(
-        json(&asked[1])["error"],
+        json(&asked[1])["detail"],
         "a token is required: Authorization: Bearer TOKEN"
     );
     assert!(json(&asked[4])["routes"]["GET /metrics"].is_string());
     assert_eq!(
-        json(&asked[5])["error"],
+        json(&asked[5])["detail"],
         "there is no /nothing; GET / lists what there is"
     );
     assert_eq!(posted.0, 405);
@@ -220,7 +220,9 @@ fn clients_that_say_nothing_hold_no_frame_up() {
         .map(|i| {
             let mut client = TcpStream::connect(run.address()).unwrap();
             if i % 2 == 0 {
-                client.write_all(b"GET /status HTTP/1.1\r\nHost: a\r\n").unwrap();
+                client
+                    .write_all(b"GET /status HTTP/1.1\r\nHost: localhost\r\n")
+                    .unwrap();
             }
             client
         })
@@ -483,7 +485,7 @@ fn streams_are_paused_resumed_and_drained_over_http() {
     ];
     for (path, headers, body, code, told) in refused {
         let answer = post(run.address(), path, headers, body);
-        let error = answer.1["error"].as_str().unwrap();
+        let error = answer.1["detail"].as_str().unwrap();
         assert_eq!(answer.0, code, "{path} {body}: {error}");
         assert!(error.contains(told), "{path} {body}: {error}");
     }

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use proptest::prelude::*;
 use sensorium::image::{Image, PixelFormat, encode_jpeg, encode_png};
-use sensorium::io::cloud_file::{CloudFormat, CloudWriteOptions, encode};
+use sensorium::io::cloud_file::{CloudFormat, CloudWriteOptions, PcdEncoding, encode};
 use sensorium::io::forms::{
     ArrayEncoding, ArrayForm, BodyForm, BodyTiming, CalibrationForm, CameraRules, ImageForm, ImageLimits,
     InputsForm, PointLimits, PointTable, PointsForm, Presets, RoiForm, ToBody, decode_array, decode_base64,
@@ -143,6 +143,37 @@ fn no_more_points_are_taken_than_may_be() {
     }
 }
 
+#[test]
+fn a_packed_cloud_is_not_unpacked_beyond_the_limit_of_its_bytes() {
+    let zeros = vec![0.0; 10_000];
+    let cloud = PointCloud {
+        x: zeros.clone(),
+        y: zeros.clone(),
+        z: zeros,
+        ..PointCloud::default()
+    };
+    let options = CloudWriteOptions {
+        pcd: PcdEncoding::BinaryCompressed,
+        ..CloudWriteOptions::default()
+    };
+    let packed = encode(&cloud, CloudFormat::Pcd, options).unwrap();
+    assert!(packed.len() < 4_000, "{}", packed.len());
+    let body = json!({ "format": "pcd", "data": STANDARD.encode(packed) });
+    let decode = |max_bytes| {
+        let limits = PointLimits {
+            max_bytes,
+            ..PointLimits::default()
+        };
+        form::<PointsForm>(&body).decode("points", &limits)
+    };
+    assert_eq!(decode(120_000).unwrap().len(), 10_000);
+    let error = decode(119_999).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "points.data: the points take 120000 bytes unpacked, and at most 119999 are unpacked"
+    );
+}
+
 proptest! {
     #[test]
     fn rows_raw_bytes_and_archives_of_points_say_the_same(
@@ -244,12 +275,13 @@ fn a_size_that_a_header_claims_is_refused_before_pixels_are_decoded() {
         encode_png(&image.view()).unwrap(),
         encode_jpeg(&image.view(), 90).unwrap(),
     ] {
-        // What follows the header is gone: only the header can have been read.
+        // What follows the header is gone, but for a JPEG's end: only the header can have been read.
         let cut = file
             .windows(2)
             .position(|pair| pair == b"\xff\xda" || pair == b"ID")
             .unwrap();
-        let body = json!({ "data": STANDARD.encode(&file[..cut]) });
+        let header = [&file[..cut], b"\xff\xd9"].concat();
+        let body = json!({ "data": STANDARD.encode(header) });
         let error = decode_pixels(&form::<ImageForm>(&body), "image", limits)
             .unwrap_err()
             .to_string();

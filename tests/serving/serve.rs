@@ -174,6 +174,7 @@ fn facts(sensor: Sensor) -> Phase {
         schema: sensorium::perception::InputSchema::of(sensor),
         info: json!({ "variants": ["default"], "warm": ["default"] }),
         weights: Value::Null,
+        bundle: None,
         boot: Duration::from_millis(5),
     }))
 }
@@ -229,6 +230,7 @@ fn engine_of(file: &Path, weights: Option<&Path>) -> Arc<dyn Engine> {
         Ok(LoadedModel {
             parts,
             weights: json!({ "sha256": "0123" }),
+            bundle: None,
         })
     };
     Arc::new(ModelEngine::start(load, options).unwrap())
@@ -604,7 +606,7 @@ fn every_route_answers_and_others_are_told() {
     assert_eq!((reply.status, reply.body["detail"].is_string()), (405, true));
     let mut stream = service.connect();
     stream
-        .write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         .unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
@@ -626,6 +628,64 @@ fn every_route_answers_and_others_are_told() {
     ] {
         assert!(document["paths"][path].is_object(), "{path}");
     }
+}
+
+/// Asks for a path by the name of a host, and gives the line with the status.
+fn asked_as(service: &Service, host: &str, headers: &str) -> String {
+    let mut stream = service.connect();
+    let request = format!("GET /info HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{headers}\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text.lines().next().unwrap().to_owned()
+}
+
+#[test]
+fn a_service_of_this_machine_alone_is_not_asked_by_another_name() {
+    let (engine, _jobs, _told) = ByHand::new(facts(Sensor::Lidar));
+    let service = Service::start(engine, options());
+    assert!(asked_as(&service, "rebound.example:8000", "").contains(" 403 "));
+    assert!(asked_as(&service, "localhost:1", "").contains(" 200 "));
+    // A token that is shown says more than a name.
+    let (engine, _jobs, _told) = ByHand::new(facts(Sensor::Lidar));
+    let token = "correct-horse-battery";
+    let options = ServeOptions {
+        token: Some(Token::new(token).unwrap()),
+        ..options()
+    };
+    let service = Service::start(engine, options);
+    let shown = format!("Authorization: Bearer {token}\r\n");
+    assert!(asked_as(&service, "vehicle.example", &shown).contains(" 200 "));
+    assert!(asked_as(&service, "vehicle.example", "").contains(" 401 "));
+}
+
+#[test]
+fn the_place_of_a_problem_is_told_shortly() {
+    let (engine, _jobs, _told) = ByHand::new(facts(Sensor::Lidar));
+    let service = Service::start(engine, options());
+    let mut body = json!({ "arrays": { "x".repeat(100_000): 7 } });
+    body = json!({ "inputs": body });
+    let reply = service.predict(&body);
+    assert_eq!(reply.status, 422, "{}", reply.body);
+    let told = reply.body["detail"].to_string();
+    assert!(told.len() < 1_000, "{} bytes", told.len());
+    assert!(
+        told.contains(&"x".repeat(64)) && !told.contains(&"x".repeat(65)),
+        "{told}"
+    );
+}
+
+#[test]
+fn an_intensity_that_is_no_number_is_refused() {
+    let (engine, _jobs, _told) = ByHand::new(facts(Sensor::Lidar));
+    let service = Service::start(engine, options());
+    let bytes: Vec<u8> = [1.0, 2.0, 3.0, f32::NAN]
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect();
+    let reply = service.predict(&json!({ "points": { "data": STANDARD.encode(bytes) } }));
+    assert_eq!(reply.status, 400, "{}", reply.body);
+    assert_eq!(reply.body["detail"], "points: an intensity is not finite");
 }
 
 #[test]
@@ -650,7 +710,7 @@ fn a_body_that_is_too_long_is_refused_by_its_length_and_while_it_comes() {
 
     let mut stream = service.connect();
     stream
-        .write_all(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
+        .write_all(b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
         .unwrap();
     let chunk = vec![b' '; 1 << 16];
     for _ in 0..17 {
@@ -675,7 +735,7 @@ fn bodies_of_all_requests_together_have_a_limit() {
     let service = Service::start(engine, limits);
     let mut holding = service.connect();
     let head = format!(
-        "POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        "POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
         1 << 20
     );
     holding.write_all(head.as_bytes()).unwrap();
@@ -707,7 +767,7 @@ fn clients_that_drip_do_not_delay_others() {
         .map(|_| {
             let mut stream = service.connect();
             stream
-                .write_all(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
+                .write_all(b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
                 .unwrap();
             stream
         })
@@ -731,7 +791,7 @@ fn a_body_that_does_not_come_in_time_is_given_up() {
     let service = Service::start(engine, limits);
     let mut stream = service.connect();
     stream
-        .write_all(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{")
+        .write_all(b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{")
         .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -764,7 +824,7 @@ fn a_client_that_takes_nothing_is_cut_off() {
     let service = Service::start(engine, limits);
     let mut stream = service.connect();
     // Answers that nobody reads fill the buffers of both sides, and then requests do.
-    let request = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n";
+    let request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n";
     stream.set_write_timeout(Some(PATIENCE)).unwrap();
     let error = loop {
         if let Err(error) = stream.write_all(request) {
@@ -812,7 +872,7 @@ fn no_more_requests_wait_than_may_and_the_rest_are_told_to_come_again() {
 fn jobs_empty(service: &Service) -> bool {
     let mut stream = service.connect();
     stream
-        .write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         .unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
@@ -845,7 +905,7 @@ fn work_of_a_client_that_is_gone_is_dropped() {
     let mut stream = service.connect();
     let body = points().to_string();
     let head = format!(
-        "POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        "POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
     stream.write_all(head.as_bytes()).unwrap();
@@ -896,7 +956,7 @@ fn another_media_type_is_refused() {
     let service = Service::start(engine, options());
     let mut stream = service.connect();
     stream
-        .write_all(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}")
+        .write_all(b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}")
         .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -919,7 +979,7 @@ fn until_there_is_a_model_and_when_there_is_none_that_is_told() {
     }
     let mut stream = service.connect();
     stream
-        .write_all(b"GET /info HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        .write_all(b"GET /info HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -1063,6 +1123,7 @@ fn a_model_that_panics_costs_its_request_and_is_opened_again() {
         Ok(LoadedModel {
             parts,
             weights: Value::Null,
+            bundle: None,
         })
     };
     let restart = RestartSettings {
@@ -1183,6 +1244,59 @@ fn command(lab: &Lab, more: &[&str]) -> (Child, String) {
         .unwrap();
     let url = line.trim().rsplit(' ').next().unwrap().to_owned();
     (child, url)
+}
+
+#[test]
+fn an_address_that_is_taken_is_told_before_a_model_is_loaded() {
+    let lab = Lab::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    // Weights that take for ever to read: they would be waited for.
+    let made = Command::new("mkfifo")
+        .arg(lab.path("endless.onnx"))
+        .status()
+        .unwrap();
+    assert!(made.success());
+    let out = tiny::sensorium()
+        .current_dir(lab.path(""))
+        .args([
+            "serve",
+            "tiny.yaml",
+            "--weights",
+            "endless.onnx",
+            "--listen",
+            &address,
+        ])
+        .output()
+        .unwrap();
+    assert_eq!(out.status.code(), Some(1), "{out:?}");
+    let told = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(told.contains("cannot listen on"), "{told}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_second_interrupt_ends_a_service_at_once() {
+    let lab = Lab::new();
+    let made = Command::new("mkfifo")
+        .arg(lab.path("endless.onnx"))
+        .status()
+        .unwrap();
+    assert!(made.success());
+    // The model is never loaded, so that the first interrupt alone would wait for it.
+    let (mut child, _) = command(&lab, &["--weights", "endless.onnx"]);
+    let status = loop {
+        let told = Command::new("kill")
+            .args(["-TERM", &child.id().to_string()])
+            .status();
+        // One that has ended already cannot be told.
+        drop(told);
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!(status.code(), Some(130));
 }
 
 /// Asks a command to end as a service manager does.

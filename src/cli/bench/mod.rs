@@ -25,6 +25,8 @@ use crate::telemetry::bench::{
 };
 use crate::telemetry::report::{prepare_dir, write_bench};
 
+/// Form of results that is written and read.
+const FORM: u32 = 1;
 /// Largest earlier result that is read.
 const MAX_BASELINE_BYTES: u64 = 1 << 28;
 /// Most queries of a run; the latency of each is kept.
@@ -190,6 +192,17 @@ pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
     }
     let asked = args.percentile.unwrap_or(0.99);
     let kind = kind_of(args, &pipeline)?;
+    if let (Some(before), Some(file)) = (&baseline, &args.baseline)
+        && before.scenario.name != kind
+    {
+        return Err(miette!(
+            help = "compare with a result of the same --scenario",
+            "{} is a result of {}, and this is {}",
+            file.display(),
+            before.scenario.name.name(),
+            kind.name()
+        ));
+    }
     let streams = match (args.scenario, args.streams) {
         (_, Some(streams)) => streams,
         (Scenario::MultiStream, None) => DEFAULT_STREAMS,
@@ -228,14 +241,16 @@ pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
         quick: args.quick,
         changes,
     };
+    let mut undecided = Vec::new();
     let mut result = result_of(&pipeline, &trial, scenario, machine, started, peak);
     if let (Some(before), Some(file)) = (&baseline, &args.baseline) {
         result.comparison = Some(compare(before, &file.display().to_string(), &result));
     }
     for condition in &args.fail_if {
-        let outcome =
-            evaluate(condition, &result, result.comparison.as_ref()).map_err(|why| miette!("{why}"))?;
-        result.conditions.push(outcome);
+        match evaluate(condition, &result, result.comparison.as_ref()) {
+            Ok(outcome) => result.conditions.push(outcome),
+            Err(why) => undecided.push(why),
+        }
     }
 
     match args.format {
@@ -255,6 +270,11 @@ pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
     } else {
         ExitCode::SUCCESS
     };
+    // What was measured is told all the same.
+    for why in undecided {
+        report::show(&miette!("{why}"));
+        code = ExitCode::FAILURE;
+    }
     for fault in trial.faults {
         report::show(&super::run::explain(fault));
         code = ExitCode::FAILURE;
@@ -387,12 +407,20 @@ fn read_baseline(path: &Path) -> miette::Result<BenchResult> {
             "the earlier result {shown} is larger than {MAX_BASELINE_BYTES} bytes"
         ));
     }
-    serde_json::from_slice(&bytes).map_err(|error| {
+    let result: BenchResult = serde_json::from_slice(&bytes).map_err(|error| {
         miette!(
             help = "expected the bench.json that `sensorium bench --out DIR` writes",
             "{shown} is no result of a benchmark: {error}"
         )
-    })
+    })?;
+    if result.form != FORM {
+        return Err(miette!(
+            help = "measure it again with this version",
+            "{shown} is a result of form {}, and this version reads form {FORM}",
+            result.form
+        ));
+    }
+    Ok(result)
 }
 
 /// The result of a trial.
@@ -427,7 +455,7 @@ fn result_of(
     });
     let loaded = trial.load.messages.get();
     BenchResult {
-        form: 1,
+        form: FORM,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         optimized: !cfg!(debug_assertions),
         pipeline: pipeline.name.clone(),

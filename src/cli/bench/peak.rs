@@ -78,7 +78,10 @@ pub(super) async fn search(
     load: &Load,
     args: &Args,
 ) -> miette::Result<(Trial, Option<PeakSummary>)> {
-    let full = Trial::planned(load);
+    let full = match load.until {
+        Until::For(time) => format!("for {:.0} s", time.as_secs_f64()),
+        Until::Queries(queries) => format!("with {queries} messages"),
+    };
     let short = Load {
         warm_up: load.warm_up.min(TRIAL_WARM_UP),
         until: match load.until {
@@ -108,7 +111,7 @@ pub(super) async fn search(
     let mut last = None;
     for _ in 0..MOST_CONFIRMATIONS {
         let Some(hz) = candidate_hz else { break };
-        eprintln!("confirming {hz:.2} Hz for {:.0} s", full.as_secs_f64());
+        eprintln!("confirming {hz:.2} Hz {full}");
         let trial = run_trial(pipeline, environment, at_rate(load, Some(hz)), true).await?;
         let point = point_of(&trial, true);
         tell(&point);
@@ -137,7 +140,10 @@ fn at_rate(load: &Load, rate_hz: Option<f64>) -> Load {
         },
         None => Arrivals::AsRecorded,
     };
-    let planned = rate_hz.unwrap_or(0.0) * f64::from(load.copies) * Trial::planned(load).as_secs_f64();
+    let planned = match load.until {
+        Until::Queries(queries) => queries as f64,
+        Until::For(time) => rate_hz.unwrap_or(0.0) * f64::from(load.copies) * time.as_secs_f64(),
+    };
     Load {
         arrivals,
         // So many overruns cannot be made up for; the rest of the trial would only take time.
@@ -207,6 +213,24 @@ mod tests {
             );
             assert!(trials < MOST_TRIALS, "{trials}");
         }
+    }
+
+    #[test]
+    fn a_trial_of_so_many_messages_gives_up_by_their_number() {
+        let load = |until| Load {
+            arrivals: Arrivals::AsRecorded,
+            copies: 2,
+            warm_up: Duration::ZERO,
+            until,
+            most_queries: 1,
+            give_up_after: None,
+            memory_bytes: 1,
+            messages: std::sync::Arc::default(),
+            tally: std::sync::Arc::default(),
+        };
+        let give_up = |until| at_rate(&load(until), Some(100.0)).give_up_after;
+        assert_eq!(give_up(Until::Queries(10_000)), Some(25));
+        assert_eq!(give_up(Until::For(Duration::from_secs(50))), Some(25));
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! One run of a pipeline under load.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -241,14 +240,6 @@ impl Trial {
                 misses,
                 longest_streak,
             }),
-        }
-    }
-
-    /// How long the measured part was meant to be, in seconds.
-    pub(super) fn planned(load: &Load) -> Duration {
-        match load.until {
-            runtime::Until::For(time) => time,
-            runtime::Until::Queries(_) => Duration::ZERO,
         }
     }
 }

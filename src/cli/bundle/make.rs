@@ -9,7 +9,7 @@ use miette::{IntoDiagnostic, WrapErr, miette};
 use serde_json::{Map, Value};
 
 use super::sample;
-use crate::cli::pipeline_args::{self, key_value};
+use crate::cli::pipeline_args::{self, chosen_model, key_value};
 use crate::cli::report;
 use crate::perception::bundle::{
     BUNDLE_FORMAT, Bundle, BundleFile, BundleSample, BundleSource, MANIFEST_FILE, Manifest,
@@ -72,7 +72,7 @@ pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
         ..Overrides::default()
     };
     let pipeline = Pipeline::load(&args.from, &overrides)?;
-    let (name, settings) = chosen(&pipeline, args.model.as_deref())?;
+    let (name, settings) = chosen_model(&pipeline, args.model.as_deref())?;
     let occupied = args.dir.symlink_metadata().is_ok();
     let empty = std::fs::read_dir(&args.dir).is_ok_and(|mut entries| entries.next().is_none());
     if occupied && !empty {
@@ -103,30 +103,6 @@ pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
         args.dir.display()
     ))?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn chosen<'p>(pipeline: &'p Pipeline, name: Option<&str>) -> miette::Result<(&'p str, &'p ModelSettings)> {
-    let known: Vec<&str> = pipeline.models.keys().map(String::as_str).collect();
-    let found = match name {
-        Some(name) => pipeline.models.get_key_value(name),
-        None if known.len() == 1 => pipeline.models.first_key_value(),
-        None => {
-            return Err(miette!(
-                help = "name one with --model",
-                "the pipeline has {} models: {}",
-                known.len(),
-                known.join(", ")
-            ));
-        }
-    };
-    let (name, settings) = found.ok_or_else(|| {
-        miette!(
-            help = format!("it has {}", known.join(", ")),
-            "the pipeline has no model `{}`",
-            name.unwrap_or_default()
-        )
-    })?;
-    Ok((name, settings))
 }
 
 /// Puts everything but the manifest into the folder.
@@ -203,12 +179,12 @@ fn pin(
     name: &str,
     files: &mut BTreeMap<String, BundleFile>,
 ) -> miette::Result<Map<String, Value>> {
-    let weights = settings.weights.as_ref().ok_or_else(|| {
-        miette!(
+    if settings.weights.is_none() && !settings.family.is_seeded() {
+        return Err(miette!(
             help = format!("give them with --set models.{name}.weights=FILE"),
             "the model `{name}` has no weights yet"
-        )
-    })?;
+        ));
+    }
     // Written and read again, so that a number in single precision is as short as in the pipeline file.
     let text = serde_json::to_string(settings).into_diagnostic()?;
     let mut model: Map<String, Value> = serde_json::from_str(&text).into_diagnostic()?;
@@ -226,7 +202,9 @@ fn pin(
         }
         Ok(Value::String(target))
     };
-    model.insert("weights".to_owned(), put("weights", weights)?);
+    if let Some(weights) = &settings.weights {
+        model.insert("weights".to_owned(), put("weights", weights)?);
+    }
     match &settings.family {
         Family::Yolox(camera) | Family::FastestDet(camera) => {
             let labels = match &camera.labels {

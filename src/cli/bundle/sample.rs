@@ -3,23 +3,33 @@
 use std::path::Path;
 
 use miette::{IntoDiagnostic, WrapErr, miette};
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
 use crate::device::DeviceConfig;
 use crate::image::decode_image;
 use crate::io::cloud_file::{self, CloudFileOptions};
+use crate::io::forms::{BodyForm, BodyTiming, ToBody};
 use crate::lidar::Columns;
-use crate::outputs::Detections;
 use crate::perception::{Model, ModelOptions, Sensor, SensorData, Sweep};
 use crate::pipeline::{Family, ModelSettings, Precision, WeightFormat};
 use crate::runtime::load_model;
+use crate::server::client::{Gates, compare_with_reference};
 
 /// Largest sample that is read, in bytes.
 const MAX_SAMPLE_BYTES: u64 = 1 << 30;
-/// Scores may differ by this much between processors.
-const SCORE_TOLERANCE: f64 = 2e-3;
-/// Edges of boxes may differ by so many pixels, and places and sizes of objects by so many hundredths of a metre.
-const PLACE_TOLERANCE: f64 = 0.5;
+/// What processors may differ by: scores by this much, edges of boxes by half a pixel, and places and sizes of objects by
+/// five hundredths of a metre.
+const GATES: Gates = Gates {
+    max_center_dist: 0.05,
+    max_height_err: 0.05,
+    max_size_err: 0.05,
+    max_yaw_err: 0.05,
+    max_box_err: Some(0.5),
+    min_recall: 1.0,
+    min_precision: 1.0,
+    max_score_err: 2e-3,
+    ..Gates::DEFAULT
+};
 /// Samples were taken where the vehicle stood at the origin of the world.
 const IDENTITY: [f64; 16] = [
     1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0,
@@ -36,7 +46,8 @@ pub(super) fn open(name: &str, settings: &ModelSettings, device: &DeviceConfig) 
     Model::open(parts, device, ModelOptions::default()).into_diagnostic()
 }
 
-/// What a model makes of a file: a picture (PNG, JPEG), or a point cloud.
+/// What a model makes of a file, a picture (PNG, JPEG) or a point cloud: the body with which a service answers, without
+/// times.
 ///
 /// # Errors
 /// A file that cannot be read, or a model that does not take it.
@@ -77,89 +88,32 @@ pub(super) fn reference(model: &mut Model, settings: &ModelSettings, path: &Path
                 },
                 world_from_sensor: Some(IDENTITY),
             };
-            model.run(&SensorData::Sweep(sweep), "lidar", [])
+            model.run(&SensorData::Sweep(sweep), "base_link", [])
         }
     };
     let detections = outcome.into_diagnostic().wrap_err_with(wrong)?.detections;
-    Ok(json!({ "precision": "fp32", "detections": plain(&detections)? }))
-}
-
-/// Detections as plain data, numbers as short as they can be written.
-fn plain(detections: &Detections) -> miette::Result<Value> {
-    let text = match detections {
-        Detections::Image(found) => {
-            let named = found.detections.iter().map(|detection| {
-                json!({
-                    "label": found.label(detection),
-                    "score": short(detection.score),
-                    "box_xyxy": detection.box_xyxy.map(short),
-                })
-            });
-            return Ok(Value::Array(named.collect()));
-        }
-        Detections::Objects(found) => serde_json::to_string(&found.objects).into_diagnostic()?,
-    };
-    serde_json::from_str(&text).into_diagnostic()
-}
-
-/// The shortest number that is this one in single precision.
-fn short(value: f32) -> f64 {
-    value.to_string().parse().unwrap_or_else(|_| value.into())
+    let body = detections.to_body(BodyForm::Json, &BodyTiming::default(), Map::new());
+    let mut body = body.into_diagnostic().wrap_err_with(wrong)?;
+    if let Some(body) = body.as_object_mut() {
+        // How long it took is no part of what was found.
+        body.remove("timing_ms");
+        body.insert("precision".to_owned(), "fp32".into());
+    }
+    Ok(body)
 }
 
 /// What is different between two references; none if they agree within what processors may differ by.
 pub(super) fn differences(stored: &Value, found: &Value) -> Vec<String> {
-    let list = |value: &Value| value["detections"].as_array().cloned();
-    let (Some(stored), Some(mut found)) = (list(stored), list(found)) else {
-        return vec!["is no reference of detections".to_owned()];
-    };
-    let mut told = Vec::new();
-    if stored.len() != found.len() {
-        told.push(format!(
-            "{} detections, and {} are stored",
-            found.len(),
-            stored.len()
-        ));
+    if !stored["detections"].is_array() {
+        return vec!["the reference has no detections".to_owned()];
     }
-    for (index, expected) in stored.iter().enumerate() {
-        let same = found.iter().position(|it| agree(expected, it));
-        match same {
-            Some(position) => {
-                found.swap_remove(position);
-            }
-            None => told.push(format!(
-                "detection {index} ({}, score {}) is not found again",
-                expected["label"], expected["score"]
-            )),
-        }
-    }
-    told
-}
-
-/// Whether two detections are the same object with the same score.
-fn agree(one: &Value, other: &Value) -> bool {
-    let near = |key: &str, tolerance: f64| match (&one[key], &other[key]) {
-        (Value::Array(a), Value::Array(b)) => {
-            let pairs = a.iter().zip(b).map(|(a, b)| a.as_f64().zip(b.as_f64()));
-            a.len() == b.len()
-                && pairs
-                    .into_iter()
-                    .all(|pair| pair.is_some_and(|(a, b)| (a - b).abs() <= tolerance))
-        }
-        (a, b) => match a.as_f64().zip(b.as_f64()) {
-            Some((a, b)) => (a - b).abs() <= tolerance,
-            None => a == b,
-        },
-    };
-    one["label"] == other["label"]
-        && near("score", SCORE_TOLERANCE)
-        && near("box_xyxy", PLACE_TOLERANCE)
-        && near("position_m", PLACE_TOLERANCE / 10.0)
-        && near("size_m", PLACE_TOLERANCE / 10.0)
+    compare_with_reference(found, stored, &GATES).1
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn reference(objects: &[(&str, f64, [f64; 4])]) -> Value {
@@ -182,13 +136,34 @@ mod tests {
             ("car", 0.8, [1.0, 2.0, 30.0, 40.0]),
             ("car", 0.9, [1.0, 2.0, 31.0, 40.0]),
         ] {
-            assert_eq!(
-                differences(&stored, &reference(&[other, bus])).len(),
-                1,
+            assert!(
+                !differences(&stored, &reference(&[other, bus])).is_empty(),
                 "{other:?}"
             );
         }
-        assert_eq!(differences(&stored, &reference(&[car])).len(), 2);
+        assert_eq!(differences(&stored, &reference(&[car])).len(), 1);
         assert_eq!(differences(&stored, &json!({})).len(), 1);
+        assert_eq!(differences(&json!({}), &stored).len(), 1);
+    }
+
+    #[test]
+    fn objects_differ_in_place_size_and_heading() {
+        let object = |center: [f64; 3], size: [f64; 3], yaw: f64| json!({ "detections": [{ "label": "CAR", "score": 0.5, "center": center, "size": size, "yaw": yaw }] });
+        let stored = object([10.0, 2.0, 0.5], [4.0, 2.0, 1.5], 3.14);
+        // Headings are compared around the circle.
+        let nearly = object([10.01, 2.0, 0.52], [4.02, 2.0, 1.5], -3.14);
+        assert_eq!(differences(&stored, &nearly), Vec::<String>::new());
+        for (other, told) in [
+            (object([10.1, 2.0, 0.5], [4.0, 2.0, 1.5], 3.14), "recall"),
+            (object([10.0, 2.0, 0.7], [4.0, 2.0, 1.5], 3.14), "height_err_max"),
+            (object([10.0, 2.0, 0.5], [4.0, 2.2, 1.5], 3.14), "size_err_max"),
+            (object([10.0, 2.0, 0.5], [4.0, 2.0, 1.5], 0.0), "yaw_err_max"),
+        ] {
+            let found = differences(&stored, &other);
+            assert!(
+                found.iter().any(|line| line.starts_with(told)),
+                "{told}: {found:?}"
+            );
+        }
     }
 }

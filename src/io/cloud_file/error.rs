@@ -128,6 +128,14 @@ pub enum CloudFileError {
         /// Bytes left in the file.
         available: u64,
     },
+    /// Packed points that are larger than what is unpacked.
+    #[error("the points take {needed} bytes unpacked, and at most {allowed} are unpacked")]
+    TooLargeUnpacked {
+        /// Bytes that the file says its points take.
+        needed: u64,
+        /// Bytes that are unpacked at most.
+        allowed: u64,
+    },
     /// The compressed block is damaged.
     #[error("the compressed block of the PCD file is damaged at byte {at}")]
     PcdDamaged {

@@ -67,12 +67,25 @@ impl std::fmt::Display for CloudFormat {
 }
 
 /// How a file is read.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct CloudFileOptions {
     /// Columns to read, and what becomes of points that are nowhere.
     pub read: ReadOptions,
     /// What the numbers of a `.bin` or `.npy` file are; found out where it is `None` and only one layout fits.
     pub layout: Option<TableLayout>,
+    /// Most bytes that packed points may take unpacked. Nothing is made room for beyond it, whatever a file claims.
+    pub max_unpacked_bytes: u64,
+}
+
+impl Default for CloudFileOptions {
+    /// Every column, a layout that is found out, and 1 GiB unpacked.
+    fn default() -> Self {
+        Self {
+            read: ReadOptions::default(),
+            layout: None,
+            max_unpacked_bytes: 1 << 30,
+        }
+    }
 }
 
 /// What a file held.
@@ -114,7 +127,7 @@ pub fn parse(
     options: &CloudFileOptions,
 ) -> Result<CloudFile, CloudFileError> {
     match format {
-        CloudFormat::Pcd => pcd::read(bytes, options.read),
+        CloudFormat::Pcd => pcd::read(bytes, options),
         CloudFormat::Bin => table::read(bytes, options),
         CloudFormat::Npy => npy::read(bytes, options),
         CloudFormat::Npz => npz::read(bytes, options),

@@ -14,9 +14,6 @@ use super::{CloudFile, CloudFileOptions, CloudFormat};
 use crate::io::cloud::{Field, Table, find_places, is_column, read_table};
 use crate::lidar::PointCloud;
 
-/// What the arrays of an archive may take unpacked: 10 million points with every column.
-const MAX_UNPACKED_BYTES: u64 = 256 << 20;
-
 fn bad(reason: impl Into<String>) -> CloudFileError {
     CloudFileError::Npz {
         reason: reason.into(),
@@ -32,9 +29,10 @@ pub(super) fn read(bytes: &[u8], options: &CloudFileOptions) -> Result<CloudFile
         .iter()
         .filter_map(|name| name.strip_suffix(".npy"))
         .collect();
-    let mut room = MAX_UNPACKED_BYTES;
+    let allowed = options.max_unpacked_bytes;
+    let mut room = allowed;
     if let [only] = arrays[..] {
-        let array = unpack(&mut archive, only, &mut room)?;
+        let array = unpack(&mut archive, only, &mut room, allowed)?;
         let file = npy::read(&array, options)?;
         return Ok(CloudFile {
             format: CloudFormat::Npz,
@@ -46,7 +44,7 @@ pub(super) fn read(bytes: &[u8], options: &CloudFileOptions) -> Result<CloudFile
     let mut fields = Vec::new();
     let mut points = None;
     for name in columns {
-        let array = unpack(&mut archive, name, &mut room)?;
+        let array = unpack(&mut archive, name, &mut room, allowed)?;
         let array = NpyArray::parse(&array).map_err(|error| bad(format!("array {name}: {error}")))?;
         let [len] = array.shape[..] else {
             return Err(bad(format!(
@@ -106,20 +104,18 @@ fn unpack(
     archive: &mut ZipArchive<Cursor<&[u8]>>,
     name: &str,
     room: &mut u64,
+    allowed: u64,
 ) -> Result<Vec<u8>, CloudFileError> {
     let failed = |reason: String| bad(format!("array {name}: {reason}"));
     let member = archive
         .by_name(&format!("{name}.npy"))
         .map_err(|error| failed(error.to_string()))?;
     let mut bytes = Vec::new();
-    let read = member.take(*room + 1).read_to_end(&mut bytes);
+    let read = member.take(room.saturating_add(1)).read_to_end(&mut bytes);
     let read = read.map_err(|error| failed(error.to_string()))? as u64;
-    *room = room.checked_sub(read).ok_or_else(|| {
-        failed(format!(
-            "the arrays unpack to more than {} MiB",
-            MAX_UNPACKED_BYTES >> 20
-        ))
-    })?;
+    *room = room
+        .checked_sub(read)
+        .ok_or_else(|| failed(format!("the arrays unpack to more than {allowed} bytes")))?;
     Ok(bytes)
 }
 

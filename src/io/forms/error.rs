@@ -119,7 +119,7 @@ impl InputError {
 }
 
 /// Text from outside as messages show it: short, and without control characters.
-pub(super) fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
     text.chars().take(64).map(plain).collect()
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::shown;
 use super::{InputError, InputFault, IntrinsicsForm, TransformForm, decode_base64};
-use crate::image::{Image, ImageRef, PixelFormat, decode_image};
+use crate::image::{DecodeError, Image, ImageRef, PixelFormat, decode_image_within};
 
 /// How an image is encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
@@ -106,56 +106,16 @@ pub fn decode_pixels(form: &ImageForm, field: &str, limits: ImageLimits) -> Resu
         }
         _ => {}
     }
-    // Before memory for the pixels is taken.
-    if let Some(size) = claimed_size(&bytes) {
-        check_side(size, &data, limits)?;
-    }
-    let image = decode_image(&bytes).map_err(|error| InputError::new(&data, error))?;
-    check_side([image.width(), image.height()], &data, limits)?;
+    let image = decode_image_within(&bytes, limits.max_side_px).map_err(|error| match error {
+        DecodeError::TooLarge { width, height, .. } => too_long([width, height], &data, limits),
+        error => InputError::new(&data, error),
+    })?;
     red_green_blue(image.view(), &data)
 }
 
-fn check_side(size_px: [usize; 2], field: &str, limits: ImageLimits) -> Result<(), InputError> {
-    let [width, height] = size_px;
-    match width.max(height) > limits.max_side_px {
-        true => {
-            let expected = format!("at most {} px a side", limits.max_side_px);
-            Err(InputError::value(
-                field,
-                format!("{width} x {height} px"),
-                expected,
-            ))
-        }
-        false => Ok(()),
-    }
-}
-
-/// Width and height that the header of a PNG or JPEG says, as far as it can be read.
-fn claimed_size(bytes: &[u8]) -> Option<[usize; 2]> {
-    if let Some(header) = bytes.strip_prefix(b"\x89PNG\r\n\x1a\n") {
-        let side = |at: usize| Some(u32::from_be_bytes(header.get(at..at + 4)?.try_into().ok()?) as usize);
-        return Some([side(8)?, side(12)?]);
-    }
-    let mut rest = bytes.strip_prefix(&[0xFF, 0xD8])?;
-    loop {
-        // Any number of fill bytes may stand before a marker.
-        while rest.starts_with(&[0xFF, 0xFF]) {
-            rest = &rest[1..];
-        }
-        let [0xFF, marker, tail @ ..] = rest else {
-            return None;
-        };
-        let length = usize::from(u16::from_be_bytes(tail.get(..2)?.try_into().ok()?));
-        if matches!(marker, 0xC0..=0xCF) && !matches!(marker, 0xC4 | 0xC8 | 0xCC) {
-            let side = |at: usize| {
-                Some(usize::from(u16::from_be_bytes(
-                    tail.get(at..at + 2)?.try_into().ok()?,
-                )))
-            };
-            return Some([side(5)?, side(3)?]);
-        }
-        rest = tail.get(length.max(2)..)?;
-    }
+fn too_long([width, height]: [usize; 2], field: &str, limits: ImageLimits) -> InputError {
+    let expected = format!("at most {} px a side", limits.max_side_px);
+    InputError::value(field, format!("{width} x {height} px"), expected)
 }
 
 fn raw(bytes: &[u8], form: &ImageForm, field: &str, limits: ImageLimits) -> Result<Image, InputError> {
@@ -163,7 +123,9 @@ fn raw(bytes: &[u8], form: &ImageForm, field: &str, limits: ImageLimits) -> Resu
         side.ok_or_else(|| InputError::missing(format!("{field}.{name}"), "the size of raw pixels"))
     };
     let (width, height) = (side("width", form.width)?, side("height", form.height)?);
-    check_side([width, height], field, limits)?;
+    if width.max(height) > limits.max_side_px {
+        return Err(too_long([width, height], field, limits));
+    }
     let encoding = form.encoding.as_deref().unwrap_or("rgb8");
     let format = PixelFormat::from_ros_encoding(encoding).map_err(|_| {
         let found = format!("`{}`", shown(encoding));

@@ -37,6 +37,7 @@ pub use bodies::{BodyForm, BodyTiming, ToBody};
 pub use calibration::{CalibrationForm, CameraCalibration, CameraCalibrationForm, PresetError, Presets};
 pub use cameras::{CameraImage, CameraRules, decode_cameras};
 pub use encode::{EncodeFault, encode_array, encode_png_form};
+pub(crate) use error::shown;
 pub use error::{InputError, InputFault};
 pub use images::{ImageEncoding, ImageForm, ImageLimits, decode_pixels};
 pub use intrinsics::{Intrinsics, IntrinsicsForm, parse_intrinsics};

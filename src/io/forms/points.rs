@@ -519,7 +519,10 @@ fn of_pcd(
             "a PCD file names its columns itself",
         ));
     }
-    let mut options = CloudFileOptions::default();
+    let mut options = CloudFileOptions {
+        max_unpacked_bytes: limits.max_bytes as u64,
+        ..CloudFileOptions::default()
+    };
     options.read.keep_non_finite = true;
     let file = parse(bytes, CloudFormat::Pcd, &options);
     let cloud = file.map_err(|error| InputError::new(data_field, error))?.cloud;

@@ -169,6 +169,9 @@ fn understand(
     if overrides.no_publish {
         leave_publishers_out(&mut pipeline);
     }
+    if let Some(address) = overrides.pipeline.foxglove {
+        pipeline = pipeline.with_foxglove(address);
+    }
     for (sensor, entry) in sensors.iter().zip(section(&tree, "sensors")) {
         if is_played(&sensor.name) && !merged.streams.iter().any(|stream| stream.sensor == sensor.name) {
             let message = format!("the sensor `{}` is not used", sensor.name);

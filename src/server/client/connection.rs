@@ -85,6 +85,8 @@ impl Client {
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .timeout_global(Some(timeout))
+            // The service that was named is asked, whatever the environment says of the way to others.
+            .proxy(None)
             .build();
         Self {
             base: base.trim_end_matches('/').to_owned(),

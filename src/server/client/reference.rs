@@ -1,6 +1,7 @@
 //! An answer beside a stored one of the same input.
 
 use std::collections::BTreeMap;
+use std::f64::consts::{PI, TAU};
 use std::path::{Path, PathBuf};
 
 use ndarray::{Array2, ArrayD};
@@ -22,6 +23,14 @@ pub type Metrics = BTreeMap<String, f64>;
 pub struct Gates {
     /// Longest distance of the centres of two boxes in space that are the same, in metres, seen from above.
     pub max_center_dist: f64,
+    /// Largest difference of the heights of the centres of a pair, in metres.
+    pub max_height_err: f64,
+    /// Largest difference of a side of a pair of boxes in space, in metres.
+    pub max_size_err: f64,
+    /// Largest difference of the headings of a pair, in radians, around the circle.
+    pub max_yaw_err: f64,
+    /// Largest difference of an edge of a pair of boxes in an image, in pixels; `None`: it is only told.
+    pub max_box_err: Option<f64>,
     /// Least overlap of two boxes in an image that are the same.
     pub min_iou: f64,
     /// Least share of the reference that is there.
@@ -40,27 +49,36 @@ pub struct Gates {
     pub max_fde: f64,
 }
 
+impl Gates {
+    /// What an answer in reduced precision keeps to.
+    pub const DEFAULT: Self = Self {
+        max_center_dist: 0.5,
+        max_height_err: 0.5,
+        max_size_err: 0.5,
+        max_yaw_err: 0.2,
+        max_box_err: None,
+        min_iou: 0.5,
+        min_recall: 0.95,
+        min_precision: 0.95,
+        max_score_err: 0.05,
+        min_label_agreement: 0.99,
+        max_abs_err: None,
+        max_ade: 0.5,
+        max_fde: 1.0,
+    };
+}
+
 impl Default for Gates {
     fn default() -> Self {
-        Self {
-            max_center_dist: 0.5,
-            min_iou: 0.5,
-            min_recall: 0.95,
-            min_precision: 0.95,
-            max_score_err: 0.05,
-            min_label_agreement: 0.99,
-            max_abs_err: None,
-            max_ade: 0.5,
-            max_fde: 1.0,
-        }
+        Self::DEFAULT
     }
 }
 
 /// A gate that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no gate `{0}`; there are max_center_dist, min_iou, min_recall, min_precision, max_score_err, \
-     min_label_agreement, max_abs_err, max_ade, max_fde"
+    "there is no gate `{0}`; there are max_center_dist, max_height_err, max_size_err, max_yaw_err, max_box_err, min_iou, \
+     min_recall, min_precision, max_score_err, min_label_agreement, max_abs_err, max_ade, max_fde"
 )]
 pub struct UnknownGate(pub String);
 
@@ -72,6 +90,10 @@ impl Gates {
     pub fn set(&mut self, name: &str, value: f64) -> Result<(), UnknownGate> {
         let gate = match name {
             "max_center_dist" => &mut self.max_center_dist,
+            "max_height_err" => &mut self.max_height_err,
+            "max_size_err" => &mut self.max_size_err,
+            "max_yaw_err" => &mut self.max_yaw_err,
+            "max_box_err" => self.max_box_err.insert(value),
             "min_iou" => &mut self.min_iou,
             "min_recall" => &mut self.min_recall,
             "min_precision" => &mut self.min_precision,
@@ -104,7 +126,8 @@ pub fn find_reference(sample: &Path, keys: &[&str]) -> Option<PathBuf> {
 ///
 /// - `model` and `frame_id` are equal;
 /// - `detections` are matched by label, in falling order of the reference's score, each with what is nearest: boxes in space by
-///   the distance of their centres, boxes in an image by their overlap;
+///   the distance of their centres, boxes in an image by their overlap; the heights, sizes and headings of pairs, as far as
+///   the reference has them, are compared, too;
 /// - `trajectory` by its columns x and y;
 /// - every encoded array by its elements: whole numbers by the share of equal ones, floats by the largest difference, where
 ///   equal infinities agree and NaN agrees with nothing.
@@ -178,8 +201,17 @@ struct Row {
 
 #[derive(Debug)]
 enum Place {
-    Centre([f64; 2]),
+    Space(Space),
     Box([f64; 4]),
+}
+
+/// A box in space, as far as it is told.
+#[derive(Debug)]
+struct Space {
+    centre: [f64; 2],
+    height: Option<f64>,
+    size: Option<[f64; 3]>,
+    yaw: Option<f64>,
 }
 
 fn rows(value: Option<&Value>) -> Result<Vec<Row>, String> {
@@ -190,7 +222,12 @@ fn rows(value: Option<&Value>) -> Result<Vec<Row>, String> {
             items.iter().map(Value::as_f64).collect()
         };
         let place = match (numbers("center").as_deref(), numbers("box_xyxy").as_deref()) {
-            (Some(&[x, y, ..]), None) => Some(Place::Centre([x, y])),
+            (Some(&[x, y, ref rest @ ..]), None) => Some(Place::Space(Space {
+                centre: [x, y],
+                height: rest.first().copied(),
+                size: numbers("size").and_then(|size| size.try_into().ok()),
+                yaw: item.get("yaw").and_then(Value::as_f64),
+            })),
             (None, Some(&[left, top, right, bottom])) => Some(Place::Box([left, top, right, bottom])),
             _ => None,
         };
@@ -216,8 +253,8 @@ fn detections(found: &[Row], expected: &[Row], gates: &Gates, told: &mut Told) {
             return None;
         }
         match (&one.place, &other.place) {
-            (Place::Centre(a), Place::Centre(b)) => {
-                let distance = (a[0] - b[0]).hypot(a[1] - b[1]);
+            (Place::Space(a), Place::Space(b)) => {
+                let distance = (a.centre[0] - b.centre[0]).hypot(a.centre[1] - b.centre[1]);
                 (distance <= gates.max_center_dist).then_some(distance)
             }
             (Place::Box(a), Place::Box(b)) => {
@@ -243,9 +280,81 @@ fn detections(found: &[Row], expected: &[Row], gates: &Gates, told: &mut Told) {
         pairs.iter().map(difference).fold(0.0, f64::max),
         gates.max_score_err,
     );
+    let places = pairs
+        .iter()
+        .map(|([one, other], _)| (&expected[*one].place, &found[*other].place));
+    for (name, gate, error) in PLACE_ERRORS {
+        let errors = places
+            .clone()
+            .filter_map(|(expected, found)| error(expected, found));
+        // A part that the answer lacks is NaN, which no maximum keeps.
+        let most = errors.reduce(|a, b| if a.is_nan() || a > b { a } else { b });
+        let Some(most) = most else { continue };
+        match gate(gates) {
+            Some(gate) => told.at_most(name, most, gate),
+            None => drop(told.metrics.insert(name.to_owned(), most)),
+        }
+    }
     told.metrics.insert("detections".to_owned(), found.len() as f64);
     told.metrics
         .insert("detections_reference".to_owned(), expected.len() as f64);
+}
+
+/// A difference of a pair of boxes: its name, its gate, and how it is measured; NaN where only the reference has it.
+type PlaceError = (
+    &'static str,
+    fn(&Gates) -> Option<f64>,
+    fn(&Place, &Place) -> Option<f64>,
+);
+
+const PLACE_ERRORS: [PlaceError; 4] = [
+    (
+        "height_err_max",
+        |gates| Some(gates.max_height_err),
+        |expected, found| {
+            let (expected, found) = in_space(expected, found)?;
+            Some((expected.height? - found.height.unwrap_or(f64::NAN)).abs())
+        },
+    ),
+    (
+        "size_err_max",
+        |gates| Some(gates.max_size_err),
+        |expected, found| {
+            let (expected, found) = in_space(expected, found)?;
+            Some(largest(&expected.size?, &found.size.unwrap_or([f64::NAN; 3])))
+        },
+    ),
+    (
+        "yaw_err_max",
+        |gates| Some(gates.max_yaw_err),
+        |expected, found| {
+            let (expected, found) = in_space(expected, found)?;
+            let turned = (expected.yaw? - found.yaw.unwrap_or(f64::NAN)).rem_euclid(TAU);
+            // The shorter way around; NaN stays what it is.
+            Some(if turned > PI { TAU - turned } else { turned })
+        },
+    ),
+    (
+        "box_err_max",
+        |gates| gates.max_box_err,
+        |expected, found| match (expected, found) {
+            (Place::Box(expected), Place::Box(found)) => Some(largest(expected, found)),
+            _ => None,
+        },
+    ),
+];
+
+fn in_space<'a>(expected: &'a Place, found: &'a Place) -> Option<(&'a Space, &'a Space)> {
+    match (expected, found) {
+        (Place::Space(expected), Place::Space(found)) => Some((expected, found)),
+        _ => None,
+    }
+}
+
+/// The largest difference of two rows of numbers; NaN where one is.
+fn largest(one: &[f64], other: &[f64]) -> f64 {
+    let differences = one.iter().zip(other).map(|(a, b)| (a - b).abs());
+    differences.fold(0.0, |a: f64, b| if a.is_nan() || a > b { a } else { b })
 }
 
 fn trajectory(found: &Value, expected: &Value, gates: &Gates, told: &mut Told) -> Result<(), String> {

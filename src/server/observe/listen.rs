@@ -15,8 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Pause after a connection could not be accepted, most often for lack of file descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+use crate::server::accept::{Accepted, accept};
 
 /// An address to listen on, such as `127.0.0.1:9100`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,30 +132,14 @@ impl Listener for LimitedListener {
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (LimitedConnection, SocketAddr) {
-        loop {
-            let Ok(place) = Arc::clone(&self.places).acquire_owned().await else {
-                // The semaphore is never closed.
-                std::future::pending::<()>().await;
-                continue;
-            };
-            match self.listener.accept().await {
-                Ok((stream, peer)) => {
-                    // Answers are small, and whole when they are written.
-                    let _ = stream.set_nodelay(true);
-                    let connection = LimitedConnection {
-                        stream,
-                        idle: self.idle,
-                        deadline: Box::pin(sleep(self.idle)),
-                        _place: place,
-                    };
-                    return (connection, peer);
-                }
-                Err(error) => {
-                    tracing::debug!(%error, "a connection could not be accepted");
-                    sleep(ACCEPT_PAUSE).await;
-                }
-            }
-        }
+        let Accepted { stream, peer, place } = accept(&self.listener, &self.places).await;
+        let connection = LimitedConnection {
+            stream,
+            idle: self.idle,
+            deadline: Box::pin(sleep(self.idle)),
+            _place: place,
+        };
+        (connection, peer)
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
+use super::metrics::UPKEEP;
 pub use super::token::{Token, TokenError};
 pub use listen::{
     ConnectionLimits, LimitedConnection, LimitedListener, ListenAddress, ListenAddressError, ListenError,
@@ -29,9 +30,6 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
     // Longer than any answer takes.
     idle: Duration::from_secs(45),
 };
-
-/// How often what has been measured is put into its buckets: until then it takes memory.
-const UPKEEP: Duration = Duration::from_secs(5);
 
 /// What is told, and to whom.
 #[derive(Debug, Clone)]

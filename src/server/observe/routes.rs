@@ -12,6 +12,8 @@ use axum::{Json, Router};
 use serde_json::json;
 
 use super::{Observed, control};
+use crate::server::answers::{ProblemAnswer, ProblemDetail};
+use crate::server::host::names_this_machine;
 use crate::telemetry::live::LiveState;
 
 /// Media type of the text format of Prometheus.
@@ -76,6 +78,7 @@ pub(super) fn router(observed: Observed) -> Router {
         .merge(guarded)
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
+        .layer(from_fn_with_state(Arc::clone(&shared), require_name))
         .layer(DefaultBodyLimit::max(BODY_BYTES))
         .layer(axum::middleware::from_fn(in_time))
         .with_state(shared)
@@ -122,9 +125,21 @@ async fn not_allowed(request: Request) -> Response {
     refuse(StatusCode::METHOD_NOT_ALLOWED, &told)
 }
 
-/// An error as JSON.
+/// An error as JSON, of the form that `serve` has, too.
 pub(super) fn refuse(code: StatusCode, told: &str) -> Response {
-    (code, Json(json!({ "error": told }))).into_response()
+    let detail = ProblemDetail::Text(told.to_owned());
+    (code, Json(ProblemAnswer { detail })).into_response()
+}
+
+/// Lets through only who asks for this machine, where only this machine is answered.
+async fn require_name(State(observed): State<Shared>, request: Request, next: Next) -> Response {
+    if observed.token.is_none() && observed.is_local && !names_this_machine(request.headers()) {
+        return refuse(
+            StatusCode::FORBIDDEN,
+            "a run is watched here as localhost or by a loopback address",
+        );
+    }
+    next.run(request).await
 }
 
 async fn require_token(State(observed): State<Shared>, request: Request, next: Next) -> Response {

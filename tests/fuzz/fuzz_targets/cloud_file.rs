@@ -24,6 +24,7 @@ fuzz_target!(|bytes: &[u8]| {
             ..ReadOptions::default()
         },
         layout: None,
+        max_unpacked_bytes: 64 << 20,
     };
     if let Ok(file) = parse(bytes, format, &options) {
         assert_eq!(file.cloud.len(), file.summary.points);

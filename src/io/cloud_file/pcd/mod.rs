@@ -10,8 +10,8 @@ pub(super) use write::write;
 use header::{Header, Storage};
 
 use super::error::CloudFileError;
-use super::{CloudFile, CloudFormat};
-use crate::io::cloud::{Field, ReadOptions, Table, find_places, read_table};
+use super::{CloudFile, CloudFileOptions, CloudFormat};
+use crate::io::cloud::{Field, Table, find_places, read_table};
 use crate::lidar::PointCloud;
 
 /// How the points of a PCD file are stored.
@@ -28,7 +28,7 @@ pub enum PcdEncoding {
 /// Reads a PCD file.
 ///
 /// Bytes behind the points are ignored, as PCL pads files to whole pages. Fields named `_` are padding.
-pub(super) fn read(bytes: &[u8], options: ReadOptions) -> Result<CloudFile, CloudFileError> {
+pub(super) fn read(bytes: &[u8], options: &CloudFileOptions) -> Result<CloudFile, CloudFileError> {
     let header = Header::parse(bytes)?;
     let body = &bytes[header.body_at..];
     let needed = header.body_bytes();
@@ -44,7 +44,7 @@ pub(super) fn read(bytes: &[u8], options: ReadOptions) -> Result<CloudFile, Clou
             (whole.ok_or(CloudFileError::PcdTooShort { needed, found })?, false)
         }
         Storage::BinaryCompressed => {
-            unpacked = unpack(body, needed)?;
+            unpacked = unpack(body, needed, options.max_unpacked_bytes)?;
             (&unpacked[..], true)
         }
     };
@@ -63,8 +63,8 @@ pub(super) fn read(bytes: &[u8], options: ReadOptions) -> Result<CloudFile, Clou
         big_endian: false,
         stamp_ns: None,
     };
-    let places = find_places(&fields(&header, by_columns), options)?;
-    let summary = read_table(&table, &places, options, &mut cloud)?;
+    let places = find_places(&fields(&header, by_columns), options.read)?;
+    let summary = read_table(&table, &places, options.read, &mut cloud)?;
     Ok(CloudFile {
         cloud,
         summary,
@@ -95,7 +95,7 @@ fn fields<'a>(header: &'a Header<'_>, by_columns: bool) -> Vec<Field<'a>> {
 }
 
 /// Unpacks the columns of a compressed file: two lengths, then an LZF block.
-fn unpack(body: &[u8], needed: u64) -> Result<Vec<u8>, CloudFileError> {
+fn unpack(body: &[u8], needed: u64, allowed: u64) -> Result<Vec<u8>, CloudFileError> {
     let (lengths, block) = body.split_first_chunk::<8>().ok_or(CloudFileError::PcdTooShort {
         needed: 8,
         found: body.len() as u64,
@@ -115,6 +115,9 @@ fn unpack(body: &[u8], needed: u64) -> Result<Vec<u8>, CloudFileError> {
             needed,
             available,
         });
+    }
+    if needed > allowed {
+        return Err(CloudFileError::TooLargeUnpacked { needed, allowed });
     }
     lzf::decompress(&block[..compressed as usize], unpacked as usize)
         .map_err(|at| CloudFileError::PcdDamaged { at })
