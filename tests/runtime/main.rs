@@ -18,6 +18,7 @@ mod compute_nodes;
 mod determinism;
 mod fault_campaign;
 mod live_changes;
+mod merged_clouds;
 mod run_device_loss;
 mod run_faults;
 mod run_foxglove;
