@@ -3,7 +3,7 @@
 use crate::support;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use sensorium::io::bag::Bag;
 use sensorium::io::cloud::{ReadOptions, read_cloud};
@@ -284,7 +284,7 @@ fn a_drive_beyond_the_last_time_of_ros_is_refused() {
 }
 
 fn sim(arguments: &[&str], folder: &Path) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sensorium"));
+    let mut command = crate::tiny::sensorium();
     command
         .arg("sim")
         .args(arguments)

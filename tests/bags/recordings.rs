@@ -2,7 +2,7 @@
 
 use crate::support;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use sensorium::io::bag::Bag;
 use sensorium::io::foxglove::{IMAGE_ANNOTATIONS, image_annotations, image_annotations_schema};
@@ -26,7 +26,7 @@ fn oracle(reader: &str, path: &Path) -> Option<Vec<Value>> {
 }
 
 fn sensorium(args: &[&dyn AsRef<std::ffi::OsStr>]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sensorium"));
+    let mut command = crate::tiny::sensorium();
     command
         .args(args.iter().map(AsRef::as_ref))
         .env("NO_COLOR", "1")

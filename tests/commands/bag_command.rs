@@ -11,7 +11,7 @@ use sensorium::io::ros::Qos;
 use serde_json::Value;
 
 fn bag(arguments: &[&dyn AsRef<OsStr>]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sensorium"));
+    let mut command = crate::tiny::sensorium();
     command
         .arg("bag")
         .args(arguments.iter().map(AsRef::as_ref))

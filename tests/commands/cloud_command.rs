@@ -2,12 +2,12 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::{Value, json};
 
 fn cloud(arguments: &[&dyn AsRef<OsStr>]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sensorium"));
+    let mut command = crate::tiny::sensorium();
     command
         .arg("cloud")
         .args(arguments.iter().map(AsRef::as_ref))

@@ -5,10 +5,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 fn sensorium(arguments: &[&str]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_sensorium"))
-        .args(arguments)
-        .output()
-        .unwrap();
+    let output = crate::tiny::sensorium().args(arguments).output().unwrap();
     assert!(
         output.status.success(),
         "{arguments:?}: {}",

@@ -17,7 +17,7 @@ const OBJECTS: &str = r#"{"stream":"lidar","seq":0,"stamp_ns":7,"objects":[{"lab
 "#;
 
 fn compare(folder: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sensorium"));
+    let mut command = crate::tiny::sensorium();
     command.current_dir(folder).env("NO_COLOR", "1");
     command.arg("compare").args(arguments).output().unwrap()
 }

@@ -1,10 +1,10 @@
 //! `sensorium demo`, and `sensorium run` on a recorded drive, as a user runs them.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 fn sensorium(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sensorium"));
+    let mut command = crate::tiny::sensorium();
     command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR"));
     command.output().unwrap()
 }

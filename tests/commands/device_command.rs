@@ -1,11 +1,9 @@
 //! `sensorium device` and `sensorium device check` from outside.
 
-use std::process::Command;
-
 use serde_json::Value;
 
 fn sensorium(environment: &[(&str, &str)], arguments: &[&str]) -> (i32, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_sensorium"))
+    let output = crate::tiny::sensorium()
         .args(arguments)
         .env_remove("SENSORIUM_LOG")
         .env("NO_COLOR", "1")

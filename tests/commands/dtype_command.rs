@@ -1,9 +1,9 @@
 //! `sensorium dtype`, from the outside.
 
-use std::process::{Command, Output};
+use std::process::Output;
 
 fn dtype(more: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sensorium"));
+    let mut command = crate::tiny::sensorium();
     command.arg("dtype").args(more).output().unwrap()
 }
 

@@ -1,7 +1,7 @@
 //! `sensorium eval`, from the outside.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ const DETECTIONS: &str = r#"{"stamp_ns":100,"objects":[{"label":"CAR","score":0.
 "#;
 
 fn eval(folder: &Path, more: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sensorium"));
+    let mut command = crate::tiny::sensorium();
     command.current_dir(folder).env("NO_COLOR", "1");
     let files = [
         "eval",

@@ -1,17 +1,14 @@
 //! `sensorium image`, as a user runs it.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 use ndarray::{Array4, Ix4};
 use ndarray_npy::read_npy;
 use sensorium::image::{Image, PixelFormat, Preset, decode_image, encode_png};
 
 fn sensorium(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_sensorium"))
-        .args(arguments)
-        .output()
-        .unwrap()
+    crate::tiny::sensorium().args(arguments).output().unwrap()
 }
 
 fn done(arguments: &[&str]) -> String {

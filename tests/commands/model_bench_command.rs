@@ -3,10 +3,10 @@
 use crate::support;
 use crate::unknown;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 fn bench(file: &Path, more: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_sensorium"))
+    crate::tiny::sensorium()
         .args(["model", "bench"])
         .arg(file)
         .args(more)

@@ -3,10 +3,10 @@
 use crate::support;
 use crate::unknown;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 fn info(file: &Path, more: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sensorium"));
+    let mut command = crate::tiny::sensorium();
     command
         .args(["model", "info"])
         .arg(file)

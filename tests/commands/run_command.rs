@@ -4,7 +4,7 @@ use crate::support;
 use crate::tiny;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -493,7 +493,7 @@ fn photos_become_a_bag_and_the_objects_in_them_are_found() {
     let folder = tempfile::tempdir().unwrap();
     let bag = folder.path().join("out/p.mcap");
     let made = support::run(
-        Command::new(env!("CARGO_BIN_EXE_sensorium"))
+        sensorium()
             .args(["bag", "from-images"])
             .arg(&photos)
             .arg("--out")

@@ -2,12 +2,12 @@
 
 use crate::support;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::{Value, json};
 
 fn profile(folder: &Path, file: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sensorium"));
+    let mut command = crate::tiny::sensorium();
     command
         .current_dir(folder)
         .env("NO_COLOR", "1")

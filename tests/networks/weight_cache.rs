@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::convert::Infallible;
 use std::path::Path;
 
+use crate::tiny::{self, Lab, film};
 use sensorium::models::{LowerOptions, lower, lower_cached};
 use sensorium::tensor::{DType, HostTensor, Layout, TensorSpec};
 use sensorium::weights::{OnnxModel, StoreError, StoredWeights, WeightCache, WeightCacheError, WeightFormat};
@@ -219,4 +220,26 @@ fn a_network_is_lowered_from_the_cache_the_second_time() {
     assert!(first.hits() == 0 && first.misses() > 50, "{}", first.misses());
     assert_eq!(lowered(&second), plain);
     assert_eq!((second.hits(), second.misses()), (first.misses(), 0));
+}
+
+#[test]
+fn the_program_as_tests_start_it_keeps_nothing_in_the_home() {
+    let lab = Lab::new();
+    lab.bag(&film("/camera/image", 1, 1));
+    let kept = |switch: Option<&str>| {
+        let home = tempfile::tempdir().unwrap();
+        let mut command = lab.command(&["--set", "models.squares.weight_format=bf16"]);
+        command.env("HOME", home.path()).env_remove("SENSORIUM_CACHE");
+        if let Some(switch) = switch {
+            command.env("SENSORIUM_WEIGHT_CACHE", switch);
+        }
+        let outcome = tiny::outcome(&mut command);
+        assert_eq!(outcome.code, Some(0), "{outcome:?}");
+        home.path().join(".cache/sensorium").exists()
+    };
+    assert!(!kept(None));
+    assert!(
+        kept(Some("1")),
+        "a run keeps its weights where it is not told otherwise"
+    );
 }

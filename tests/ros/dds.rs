@@ -4,7 +4,7 @@
 use crate::support;
 use std::io::{BufRead as _, BufReader};
 use std::net::{IpAddr, Ipv4Addr};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -444,7 +444,7 @@ fn names_and_domains_that_do_not_exist_are_refused() {
 fn a_pipeline_takes_sweeps_and_gives_objects_over_dds() {
     let domain = free_domain();
     let root = env!("CARGO_MANIFEST_DIR");
-    let process = Command::new(env!("CARGO_BIN_EXE_sensorium"))
+    let process = crate::tiny::sensorium()
         .arg("run")
         .arg(format!("{root}/pipelines/lidar_centerpoint.yaml"))
         .args(["--set", "ros2.transport=dds", "--set"])

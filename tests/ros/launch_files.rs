@@ -216,7 +216,7 @@ fn options(args: &[String], option: &str, separator: &str) -> Vec<(String, Strin
 fn pipeline_of(args: &[String]) -> Pipeline {
     assert_eq!(args[1], "run");
     // Asking for help last shows that everything before it was understood.
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sensorium"));
+    let mut command = crate::tiny::sensorium();
     let output = command.args(&args[1..]).arg("--help").output().unwrap();
     assert!(
         output.status.success(),

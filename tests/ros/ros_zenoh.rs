@@ -4,7 +4,7 @@
 use crate::ros;
 use crate::support;
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use ros::{PATIENCE, endpoint, free_port, listen, session, settings, wait_for};
@@ -171,7 +171,7 @@ fn a_gap_in_the_numbers_is_told_and_strangers_are_heard() {
 fn nodes_that_know_a_router_alone_find_each_other() {
     let port = free_port();
     let listen_on = format!("tcp/127.0.0.1:{port}");
-    let router = Command::new(env!("CARGO_BIN_EXE_sensorium"))
+    let router = crate::tiny::sensorium()
         .args(["router", "--listen", &listen_on])
         .stdout(Stdio::piped())
         .spawn()

@@ -10,6 +10,8 @@ use tiny::{Lab, picture};
 /// Runs that are compared.
 const RUNS: u64 = 50;
 const PERIOD_NS: u64 = 100_000_000;
+/// Paces of the sources.
+const RATES: [&str; 4] = ["max", "1", "0.25", "20"];
 
 /// Two sources, two detectors of which one sees both, and sinks that both feed.
 const PIPELINE: &str = "\
@@ -78,6 +80,8 @@ fn fifty_runs_under_disturbed_scheduling_write_the_same_bytes() {
             format!("nodes.thorough.prepare_workers={}", 1 + run / 4 % 3),
             format!("nodes.thorough.finish_workers={}", 1 + run % 3),
             format!("channels.default.capacity={}", 1 + run % 5),
+            format!("nodes.ahead.rate={}", RATES[run as usize % RATES.len()]),
+            format!("nodes.around.rate={}", RATES[run as usize / 2 % RATES.len()]),
         ];
         let mut command = tiny::sensorium();
         command
@@ -133,6 +137,84 @@ fn fifty_runs_under_disturbed_scheduling_write_the_same_bytes() {
         .collect();
     assert_eq!(times.len(), 96, "an image and its boxes for each result");
     assert!(times.iter().all(|(log, stamp)| log == stamp));
+}
+
+/// Two drives through one ring of maps, and two cameras through one memory.
+const STATES: &str = "\
+pipeline: states
+device: { threads: 1, queues: 2, arena_mib: 192 }
+models:
+  ring: { type: bev_ring, seed: 3, memory_frames: 2, score_threshold: 0.1, max_streams: 2 }
+  memory: { type: stream_queries, seed: 5, memory_frames: 2, score_threshold: 0.05, max_streams: 2 }
+nodes:
+  first: { kind: source, simulate: { seconds: 0.4, seed: 1 } }
+  second: { kind: source, simulate: { seconds: 0.4, seed: 2 } }
+  cameras: { kind: source, bag: bag.mcap, topics: auto }
+  maps: { kind: detector, model: ring, input: [first, second] }
+  queries: { kind: detector, model: memory, input: cameras }
+  recorder: { kind: recorder, input: [maps, queries], path: out.mcap }
+  jsonl: { kind: jsonl, input: [queries, maps], path: out.jsonl }
+";
+
+#[test]
+fn what_models_remember_of_each_stream_does_not_depend_on_scheduling() {
+    let lab = Lab::new();
+    let frames = (0..6).flat_map(|i| {
+        let after_ns = i as u64 * PERIOD_NS;
+        let [front, rear] = [tiny::numbered(i).0, tiny::numbered(6 - i).0];
+        // Both at once: the one that the bag names first comes first.
+        [
+            tiny::raw("/front", after_ns, &front),
+            tiny::raw("/rear", after_ns, &rear),
+        ]
+    });
+    lab.bag(&frames.collect::<Vec<_>>());
+    std::fs::write(lab.path("states.yaml"), STATES).unwrap();
+    let mut first: Option<(Vec<u8>, Vec<u8>)> = None;
+    for run in 0..5 {
+        let settings = [
+            format!(
+                "device.fault={{ seed: {run}, faults: [ {{ kind: slow, factor: 5, at: {{ chance_per_million: 300000 }} }} ] }}"
+            ),
+            format!("device.threads={}", 1 + run % 2),
+            format!("nodes.maps.prepare_workers={}", 1 + run % 3),
+            format!("nodes.queries.prepare_workers={}", 1 + run / 2 % 3),
+            format!("nodes.queries.finish_workers={}", 1 + run % 2),
+            format!("nodes.first.rate={}", RATES[run % RATES.len()]),
+            format!("nodes.cameras.rate={}", RATES[run / 2 % RATES.len()]),
+        ];
+        let mut command = tiny::sensorium();
+        command
+            .current_dir(lab.path(""))
+            .args(["run", "states.yaml", "--deterministic", "--format", "json"])
+            .env("TOKIO_WORKER_THREADS", (1 + run % 4).to_string());
+        for setting in &settings {
+            command.args(["--set", setting]);
+        }
+        let outcome = tiny::outcome(&mut command);
+        assert_eq!(
+            (outcome.code, outcome.frames()),
+            (Some(0), [20, 20, 0, 0]),
+            "{outcome:?}"
+        );
+        let written = (read(&lab.path("out.jsonl")), read(&lab.path("out.mcap")));
+        let first = first.get_or_insert_with(|| written.clone());
+        assert!(
+            written.0 == first.0,
+            "JSON lines of run {run} differ: {settings:?}"
+        );
+        assert!(
+            written.1 == first.1,
+            "the recording of run {run} differs: {settings:?}"
+        );
+    }
+    let lines = lab.lines("out.jsonl");
+    let fresh = lines.iter().filter(|line| line.get("fresh").is_some()).count();
+    assert_eq!(
+        (lines.len(), fresh),
+        (20, 4),
+        "each stream begins from nothing once"
+    );
 }
 
 #[test]

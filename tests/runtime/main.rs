@@ -20,6 +20,7 @@ mod fault_campaign;
 mod live_changes;
 mod live_sinks;
 mod live_streams;
+mod merged_clouds;
 mod run_device_loss;
 mod run_faults;
 mod run_foxglove;

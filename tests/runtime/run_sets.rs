@@ -168,24 +168,51 @@ fn streams(run: &Outcome) -> BTreeMap<String, [u64; 3]> {
         .collect()
 }
 
-/// Label and centre of each object with a score above this one.
-fn objects(line: &Value, score: f64) -> Vec<(String, [f64; 3])> {
+/// What is told of an object's place: label, centre, sides and heading.
+#[derive(Debug)]
+struct Found {
+    label: String,
+    centre_m: [f64; 3],
+    size_m: [f64; 3],
+    yaw_rad: f64,
+}
+
+/// The objects of a line with a score above this one.
+fn objects(line: &Value, score: f64) -> Vec<Found> {
     let objects = line["objects"].as_array().unwrap();
     let clear = objects
         .iter()
         .filter(|object| object["score"].as_f64().unwrap() > score);
-    let centre = |object: &Value| {
-        let centre = object["position_m"]
-            .as_array()
-            .unwrap_or_else(|| panic!("{object}"));
-        [0, 1, 2].map(|axis| centre[axis].as_f64().unwrap())
-    };
     clear
-        .map(|object| (object["label"].as_str().unwrap().to_owned(), centre(object)))
+        .map(|object| {
+            let three = |key: &str| [0, 1, 2].map(|axis| object[key][axis].as_f64().unwrap());
+            Found {
+                label: object["label"].as_str().unwrap().to_owned(),
+                centre_m: three("position_m"),
+                size_m: three("size_m"),
+                yaw_rad: object["yaw_rad"].as_f64().unwrap(),
+            }
+        })
         .collect()
 }
 
+impl Found {
+    /// Whether both are one object, as far as a network can tell: a heading may be told the wrong way round, and one
+    /// who is as wide as long has none that could be seen.
+    fn is_near(&self, other: &Self) -> bool {
+        let near = |one: [f64; 3], other: [f64; 3], most: f64| {
+            (0..3).all(|axis| (one[axis] - other[axis]).abs() < most)
+        };
+        self.label == other.label
+            && near(self.centre_m, other.centre_m, 0.2)
+            && near(self.size_m, other.size_m, 0.5)
+            && (self.size_m[0] < 1.5 * self.size_m[1] || (self.yaw_rad - other.yaw_rad).sin().abs() < 0.25)
+    }
+}
+
 /// The sweeps of one sensor, and those of two that see half of it each from places of their own.
+///
+/// Public report: autoware_ai_perception issue 36 (parts of an object in the sensor's frame, with the name of another).
 #[test]
 fn two_sensors_that_see_a_half_each_find_what_one_finds_that_sees_the_whole() {
     let lab = Lab::new();
@@ -225,11 +252,9 @@ fn two_sensors_that_see_a_half_each_find_what_one_finds_that_sees_the_whole() {
         // Points stand in another order, which decides those that a full pillar keeps.
         for (one, other) in [(whole, halves), (halves, whole)] {
             let others = objects(other, 0.4);
-            for (label, centre) in objects(one, 0.6) {
-                let is_near = |(found, at): &(String, [f64; 3])| {
-                    *found == label && (0..3).all(|axis| (at[axis] - centre[axis]).abs() < 0.2)
-                };
-                assert!(others.iter().any(is_near), "{label} at {centre:?} in {others:?}");
+            for object in objects(one, 0.6) {
+                let is_there = others.iter().any(|other| object.is_near(other));
+                assert!(is_there, "{object:?} in {others:?}");
                 found += 1;
             }
         }

@@ -154,6 +154,50 @@ fn metrics_are_read_by_prometheus_own_parser_and_agree_with_the_status() {
 }
 
 #[test]
+fn the_state_banks_that_streams_have_are_told_of_how_many() {
+    let lab = Lab::new();
+    let pipeline = "\
+pipeline: states
+device: { threads: 1, queues: 2, arena_mib: 64 }
+models:
+  memory: { type: stream_queries, seed: 5, memory_frames: 2, score_threshold: 0.05, max_streams: 3 }
+nodes:
+  cameras: { kind: source, topics: auto, clock: bag, rate: 1 }
+  finder: { kind: detector, model: memory, input: cameras }
+  jsonl: { kind: jsonl, input: finder, path: out.jsonl }
+";
+    std::fs::write(lab.path("tiny.yaml"), pipeline).unwrap();
+    let image = tiny::numbered(0).0;
+    // One stream from the first message on, another later.
+    let frames: Vec<_> = (0..1_200)
+        .flat_map(|i| {
+            let at_ns = i * 100_000_000;
+            let rear = (i >= 20).then(|| tiny::raw("/rear", at_ns + 1, &image));
+            [Some(tiny::raw("/front", at_ns, &image)), rear]
+        })
+        .flatten()
+        .collect();
+    lab.bag(&frames);
+    let run = Watched::start(&lab, &[]);
+    let mut seen = Vec::new();
+    for used in [1, 2] {
+        run.until(|status| status["banks"][0]["used"] == used);
+        let text = run.page("/metrics");
+        let values = ["sensorium_banks_used", "sensorium_banks"].map(|family| {
+            let line = format!("{family}{{model=\"finder\"}} ");
+            let value = text.lines().find_map(|l| l.strip_prefix(&line));
+            value.unwrap_or_else(|| panic!("no {family}: {text}")).to_owned()
+        });
+        seen.push(values);
+    }
+    let outcome = run.end();
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert!(["1", "2"].contains(&&*seen[0][0]), "{seen:?}");
+    assert_eq!(seen[1][0], "2");
+    assert!(seen.iter().all(|[_, capacity]| capacity == "3"), "{seen:?}");
+}
+
+#[test]
 fn a_late_frame_is_a_deadline_miss_in_the_metrics_and_in_the_summary() {
     let lab = Lab::new();
     lab.bag(&film(TOPIC, 3_000, PERIOD_NS));

@@ -1509,16 +1509,26 @@ fn the_smoke_command_sends_a_frame_and_ends_with_what_it_found() {
 // The document.
 
 /// Schemathesis makes requests of the document, good and bad ones, and holds the answers against it.
-#[test]
-fn schemathesis_finds_no_answer_that_the_document_does_not_have() {
+fn fuzzed(service: &Service) {
     let Some(mut fuzz) = support::oracle("fuzz_service.py") else {
         return;
     };
-    let lab = Lab::new();
-    let service = squares(&lab);
     let out = support::run(fuzz.arg(format!("http://{}", service.address)));
     let told = String::from_utf8_lossy(&out).into_owned();
     assert!(told.contains("checked"), "{told}");
+}
+
+#[test]
+fn schemathesis_finds_no_answer_of_a_camera_model_that_the_document_does_not_have() {
+    fuzzed(&squares(&Lab::new()));
+}
+
+#[test]
+fn schemathesis_finds_no_answer_of_a_lidar_model_that_the_document_does_not_have() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("pipelines/centerpoint.yaml");
+    let service = Service::start(engine_of(&file, None), options());
+    service.client().wait_ready(PATIENCE).unwrap();
+    fuzzed(&service);
 }
 
 #[test]

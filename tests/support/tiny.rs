@@ -380,13 +380,14 @@ impl Outcome {
     }
 }
 
-/// The program, independent of the environment that the tests run in.
+/// The program, independent of the environment that the tests run in, and keeping nothing in the user's cache.
 pub fn sensorium() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sensorium"));
     command
         .env_remove("SENSORIUM_LOG")
         .env("SENSORIUM_BAG", "")
         .env("SENSORIUM_YOLOX_ONNX", "")
+        .env("SENSORIUM_WEIGHT_CACHE", "0")
         .env("NO_COLOR", "1");
     command
 }

@@ -1,7 +1,5 @@
 //! `sensorium check`, `graph` and `schema`.
 
-use std::process::Command;
-
 use sensorium::pipeline::pipeline_schema;
 
 use crate::pipeline_files::repository;
@@ -11,7 +9,7 @@ fn sensorium(arguments: &[&str]) -> (i32, String, String) {
 }
 
 fn sensorium_with(environment: &[(&str, &str)], arguments: &[&str]) -> (i32, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_sensorium"))
+    let output = crate::tiny::sensorium()
         .args(arguments)
         .envs(environment.iter().copied())
         .env_remove("SENSORIUM_LOG")

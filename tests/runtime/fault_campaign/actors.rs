@@ -16,23 +16,31 @@ const PANICS: [(&str, &str); 6] = [
 
 #[test]
 fn an_actor_that_panics_costs_the_frame_that_it_held() {
-    campaign(|random| {
-        let lab = Lab::new();
-        lab.bag(&film(TOPIC, FRAMES, PERIOD_NS));
-        let (actor, kind) = PANICS[random.below(PANICS.len())];
-        let nth = 20 + random.below(FRAMES - 60);
-        let fault = format!(
-            "supervision={{ backoff_ms: 50, fault: [ {{ actor: {actor}, kind: {kind}, nth: {nth} }} ] }}"
-        );
-        let (run, came) = watched(&lab, &["--record", "tape.mcap", "--set", &fault]);
-        assert_eq!(run.code, Some(0), "{run:?}");
-        let [came_in, out, dropped, _] = run.frames();
-        assert_eq!(came_in, FRAMES as u64, "{run:?}");
-        assert!(dropped <= 1, "what it held, and no more: {run:?}");
-        assert_eq!(lab.lines("out.jsonl").len() as u64, out, "{run:?}");
-        let place = format!("{actor} ({kind}) at frame {nth}");
-        row("actor panics", place, &run, Some(longest_pause_ms(&came)))
-    });
+    for (actor, kind) in PANICS {
+        campaign(|random| {
+            let lab = Lab::new();
+            lab.bag(&film(TOPIC, FRAMES, PERIOD_NS));
+            let nth = 20 + random.below(FRAMES - 60);
+            let fault = format!(
+                "supervision={{ backoff_ms: 50, fault: [ {{ actor: {actor}, kind: {kind}, nth: {nth} }} ] }}"
+            );
+            let (run, came) = watched(&lab, &["--record", "tape.mcap", "--set", &fault]);
+            assert_eq!(run.code, Some(0), "{actor} ({kind}): {run:?}");
+            let [came_in, out, dropped, _] = run.frames();
+            assert_eq!(came_in, FRAMES as u64, "{actor} ({kind}): {run:?}");
+            assert!(
+                dropped <= 1,
+                "{actor} ({kind}), what it held, and no more: {run:?}"
+            );
+            assert_eq!(
+                lab.lines("out.jsonl").len() as u64,
+                out,
+                "{actor} ({kind}): {run:?}"
+            );
+            let place = format!("{actor} ({kind}) at frame {nth}");
+            row("actor panics", place, &run, Some(longest_pause_ms(&came)))
+        });
+    }
 }
 
 #[test]

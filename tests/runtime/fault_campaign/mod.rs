@@ -36,23 +36,29 @@ pub(crate) struct Row {
     pub drops: String,
 }
 
-/// Numbers that a seed determines.
+/// Numbers that a seed determines: SplitMix64, for its neighbouring seeds have nothing in common.
 #[derive(Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
     pub(crate) const fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1))
+        Self(seed)
     }
 
     /// A whole number below `end`.
     pub(crate) fn below(&mut self, end: usize) -> usize {
-        // xorshift64*
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % end
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) >> 33) as usize % end
     }
+}
+
+#[test]
+fn neighbouring_seeds_draw_different_places() {
+    let first: std::collections::BTreeSet<usize> = (0..4).map(|seed| Random::new(seed).below(6)).collect();
+    assert_eq!(first.len(), 4, "{first:?}");
 }
 
 /// Runs a scenario for every seed, holds each run to what is true of all, and prints the rows.

@@ -52,6 +52,7 @@ fn a_disk_that_fills_while_recording_leaves_the_other_outputs_whole() {
                 "nodes.recorder.include_images=true",
             ])
             .env("NO_COLOR", "1")
+            .env("SENSORIUM_WEIGHT_CACHE", "0")
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
