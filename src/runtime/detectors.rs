@@ -175,12 +175,8 @@ pub(super) async fn start_detectors(
         .nodes
         .iter()
         .find(|node| matches!(&node.kind, NodeKind::Publisher(publisher) if publisher.measures()));
-    let measured_by_publisher = |detector: &str| {
-        publisher.is_some_and(|publisher| {
-            let fed_by = |edge: &crate::pipeline::Edge| edge.to == publisher.name && edge.from == detector;
-            pipeline.edges.iter().any(fed_by)
-        })
-    };
+    let measured_by_publisher =
+        |detector: &str| publisher.is_some_and(|publisher| pipeline.feeds(detector, &publisher.name));
     for (index, (((name, settings), host), (pools, rx))) in nodes
         .iter()
         .zip(hosts)

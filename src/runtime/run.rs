@@ -222,12 +222,6 @@ async fn run_to_the_end(
 ) -> Result<RunOutput, RuntimeError> {
     let started = Instant::now();
     let truth = TruthLog::default();
-    let sensor_of = |model: &str| {
-        pipeline
-            .models
-            .get(model)
-            .map(|model| models::sensor_of(&model.family))
-    };
     // An output that cannot be written is told before anything is computed, and no file is touched for a run
     // that cannot start.
     let load = || {
@@ -240,7 +234,7 @@ async fn run_to_the_end(
     let sources = if options.build_only {
         Vec::new()
     } else {
-        open_sources(pipeline, sensor_of, &truth, graph.as_ref(), options.load.as_ref())?
+        open_sources(pipeline, &truth, graph.as_ref(), options.load.as_ref())?
     };
     let live = sources.iter().any(|source| source.settings.subscribe.is_some());
     let first = sources.first().map(|source| &source.settings);

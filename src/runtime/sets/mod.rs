@@ -19,4 +19,4 @@ mod start;
 pub use matcher::{MatchSettings, MatchedSet, Matcher, Outcome, Placed, Unused};
 pub use merge::{MergeError, MergeInput, Merged, merge_clouds};
 
-pub(super) use start::{StartedSets, members_of, sensor_of, start_sets, streams, world_frame};
+pub(super) use start::{StartedSets, members_of, start_sets, streams, world_frame};

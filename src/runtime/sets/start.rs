@@ -34,7 +34,7 @@ pub(in crate::runtime) fn members_of(
 ) -> Result<Vec<SyncMember>, RuntimeError> {
     let mut members: Vec<SyncMember> = Vec::new();
     for (name, settings) in syncs(pipeline) {
-        if is_fed(pipeline, name, source) {
+        if pipeline.feeds(source, name) {
             for member in resolved(pipeline, settings)? {
                 if !members.iter().any(|known| known.topic == member.topic) {
                     members.push(member);
@@ -81,11 +81,6 @@ fn syncs(pipeline: &Pipeline) -> impl Iterator<Item = (&str, &SyncSettings)> {
         NodeKind::Sync(settings) => Some((node.name.as_str(), settings)),
         _ => None,
     })
-}
-
-fn is_fed(pipeline: &Pipeline, node: &str, by: &str) -> bool {
-    let mut edges = pipeline.edges.iter();
-    edges.any(|edge| edge.to == node && edge.from == by)
 }
 
 /// The members with their topics as the ROS 2 node has them.
@@ -241,7 +236,7 @@ pub(in crate::runtime) fn start_sets(
 fn pace(pipeline: &Pipeline, node: &str, sources: &[OpenSource], lossless: bool) -> Option<f64> {
     let mut feeding = sources
         .iter()
-        .filter(|source| is_fed(pipeline, node, &source.node) && !lossless);
+        .filter(|source| pipeline.feeds(&source.node, node) && !lossless);
     let first = feeding.next()?;
     match (first.settings.subscribe, first.settings.rate) {
         (Some(_), _) => Some(1.0),
@@ -257,11 +252,7 @@ fn check_members(
     members: &[SyncMember],
     sources: &[OpenSource],
 ) -> Result<(), RuntimeError> {
-    let feeding = || {
-        sources
-            .iter()
-            .filter(|source| is_fed(pipeline, node, &source.node))
-    };
+    let feeding = || sources.iter().filter(|source| pipeline.feeds(&source.node, node));
     let refuse = |reason: String| {
         Err(RuntimeError::Source {
             node: node.to_owned(),
@@ -271,7 +262,7 @@ fn check_members(
     let to_concat = pipeline
         .nodes
         .iter()
-        .find(|other| matches!(other.kind, NodeKind::Concat(_)) && is_fed(pipeline, &other.name, node));
+        .find(|other| matches!(other.kind, NodeKind::Concat(_)) && pipeline.feeds(node, &other.name));
     for member in members {
         let topic = &member.topic;
         let of_source = |source: &OpenSource| {
@@ -295,7 +286,7 @@ fn check_members(
             }
             _ => return refuse(format!("member {topic} comes from several of its sources")),
         };
-        let wanted = member.sensor.map(sensor_of);
+        let wanted = member.sensor.map(MemberSensor::sensor);
         if let Some(wanted) = wanted.filter(|wanted| *wanted != sensor) {
             return refuse(format!("member {topic} should send {wanted}, and sends {sensor}"));
         }
@@ -307,14 +298,6 @@ fn check_members(
         }
     }
     Ok(())
-}
-
-/// What a member sends, in the words of models.
-pub(in crate::runtime) const fn sensor_of(member: MemberSensor) -> Sensor {
-    match member {
-        MemberSensor::Camera => Sensor::Camera,
-        MemberSensor::Lidar => Sensor::Lidar,
-    }
 }
 
 /// Finds the ways out of a node.
@@ -337,7 +320,7 @@ impl Outlets<'_> {
             .pipeline
             .nodes
             .iter()
-            .filter(|node| is_fed(self.pipeline, &node.name, from))
+            .filter(|node| self.pipeline.feeds(from, &node.name))
             .collect();
         let mut outlets = Vec::new();
         for node in &fed {
