@@ -247,8 +247,9 @@ async fn run_to_the_end(
     let streams = Streams::default();
     let clock = MonotonicClock::start();
     let latency_options = LatencyOptions {
-        deadline_ns: first
-            .and_then(|s| s.deadline_ms)
+        deadline_ns: sources
+            .iter()
+            .find_map(|source| source.settings.deadline_ms)
             .map(|ms| u64::from(ms) * 1_000_000),
         rate: match rate {
             Rate::Times(speed) => Some(speed),
