@@ -110,19 +110,18 @@ fn offered(
             reason: "live messages come when they come and cannot be offered at a rate: give it a bag".into(),
         });
     }
-    let takers = |sensor: Sensor| {
-        let takes = |name: &str| {
-            let node = pipeline.nodes.iter().find(|node| node.name == name);
-            match node.map(|node| &node.kind) {
-                Some(NodeKind::Detector(detector)) => pipeline.family_of(detector).sensor() == sensor,
-                _ => true,
-            }
+    let results = sets::results_of_messages(pipeline)?;
+    let takers = |stream: &PlayedTopic| {
+        let of_node = |node: &Node| match &node.kind {
+            NodeKind::Detector(detector) => u64::from(pipeline.family_of(detector).sensor() == stream.sensor),
+            NodeKind::Sync(_) => results(&node.name, &stream.name),
+            _ => 1,
         };
         let fed = pipeline
-            .edges
+            .nodes
             .iter()
-            .filter(|edge| edge.from == source.node && takes(&edge.to));
-        fed.count() as u64
+            .filter(|node| pipeline.feeds(&source.node, &node.name));
+        fed.map(of_node).sum()
     };
     let (feed, topics) = load.over(&source.node, source.feed, &source.topics, takers)?;
     Ok(vec![OpenSource {
@@ -369,6 +368,7 @@ pub(super) fn start_sources(
                 places,
                 node: node.name.as_str().into(),
                 audience: audiences.get(&node.name).cloned(),
+                keeps_transforms: false,
             });
             links.push(link);
         }
@@ -406,6 +406,7 @@ pub(super) fn start_sources(
                 places: Arc::new(Places::new(usize::MAX)),
                 node: set.node.as_str().into(),
                 audience: None,
+                keeps_transforms: set.to_concat,
             });
         }
         let name: Arc<str> = source.node.as_str().into();
