@@ -206,6 +206,7 @@ fn stage(runtime: &Runtime, rate_hz: Option<u32>, count: usize) -> Measured {
                     device_restarts: 0,
                     turn: Turn::default(),
                     world_from_sensor: None,
+                    transforms: None,
                 };
                 let sample = Sample {
                     meta,

@@ -72,6 +72,18 @@ impl Pipeline {
             missing: Vec::new(),
         }
     }
+
+    /// Whether what comes out of a node goes into another.
+    pub(crate) fn feeds(&self, from: &str, to: &str) -> bool {
+        let mut edges = self.edges.iter();
+        edges.any(|edge| edge.from == from && edge.to == to)
+    }
+
+    /// What the model of a detector is.
+    pub(crate) fn family_of(&self, detector: &DetectorSettings) -> &Family {
+        // A pipeline whose detectors name other models is refused when it is read.
+        &self.models[&detector.model].family
+    }
 }
 
 /// The device that runs the models. What the environment says comes between file and command line, see
@@ -203,6 +215,17 @@ impl Family {
         match self {
             Self::Yolox(_) | Self::FastestDet(_) | Self::StreamQueries(_) => Sensor::Camera,
             Self::CenterPoint(_) | Self::BevRing(_) => Sensor::Lidar,
+        }
+    }
+
+    /// Whether it may ask where the sensor was, so that transforms have to be played for it.
+    #[must_use]
+    pub const fn asks_for_poses(&self) -> bool {
+        match self {
+            Self::Yolox(_) | Self::FastestDet(_) => false,
+            // Whether it does is in its parameters.
+            Self::CenterPoint(_) => true,
+            Self::BevRing(temporal) | Self::StreamQueries(temporal) => temporal.world_frame.is_some(),
         }
     }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::raw::RawInput;
 use super::words::words;
+use crate::perception::Sensor;
 
 /// Most members of a set.
 pub(super) const MAX_MEMBERS: usize = 64;
@@ -164,6 +165,17 @@ words! {
         Camera = "camera",
         /// Point clouds.
         Lidar = "lidar",
+    }
+}
+
+impl MemberSensor {
+    /// The same in the words of models.
+    #[must_use]
+    pub const fn sensor(self) -> Sensor {
+        match self {
+            Self::Camera => Sensor::Camera,
+            Self::Lidar => Sensor::Lidar,
+        }
     }
 }
 

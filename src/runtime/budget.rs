@@ -6,7 +6,10 @@ use serde::Serialize;
 
 use super::footprint::Footprint;
 use super::owner::FRAMES_UNDER_WAY;
-use crate::pipeline::{ActorRole, NodeKind, OnStreamsFull, Plan, RunsOn, Vehicle, VehicleSensor};
+use super::slots::{SlotCounts, prepare_workers};
+use crate::pipeline::{
+    ActorRole, Channel, NodeKind, OnStreamsFull, Pipeline, Plan, RunsOn, Vehicle, VehicleSensor,
+};
 
 const MIB: f64 = 1_048_576.0;
 
@@ -102,7 +105,9 @@ impl Budget {
             // written) to the device, and read there.
             memory_bytes_per_s: 2.0 * sensor_bytes_per_s + 4.0 * upload_bytes_per_s.unwrap_or(0.0),
             queue_bytes: queue_bytes(vehicle, &plan, &sensors),
-            slot_bytes: footprint.as_ref().map(|footprint| slot_bytes(&plan, footprint)),
+            slot_bytes: footprint
+                .as_ref()
+                .map(|footprint| slot_bytes(&vehicle.pipeline, &plan, footprint)),
             detectors,
             device_load: known.map(|parts| parts.iter().sum()),
             footprint,
@@ -328,35 +333,30 @@ fn queue_bytes(vehicle: &Vehicle, plan: &Plan, sensors: &BTreeMap<&str, &Vehicle
 }
 
 /// Bytes of the slots that inputs are prepared in and outputs are read into.
-fn slot_bytes(plan: &Plan, footprint: &Footprint) -> u64 {
+fn slot_bytes(pipeline: &Pipeline, plan: &Plan, footprint: &Footprint) -> u64 {
     let device = plan
         .actors
         .iter()
         .find(|actor| actor.role == ActorRole::DeviceOwner);
     let device = device.map_or("device", |actor| actor.name.as_str());
-    let workers_of = |name: &str| match plan.actor(name).map(|actor| actor.runs_on) {
-        Some(RunsOn::Workers(count)) => usize::from(count),
-        _ => 1,
+    let places = |is_there: &dyn Fn(&Channel) -> bool| {
+        let channel = plan.channels.iter().find(|channel| is_there(channel));
+        channel.map_or(1, |channel| channel.capacity as usize)
     };
-    // Every detector has as many input slots as the one that needs most.
-    let inputs = plan
-        .channels
-        .iter()
-        .filter(|channel| channel.to == device)
-        .map(|channel| channel.capacity as usize + workers_of(&channel.from))
-        .max()
-        .unwrap_or(0)
-        + FRAMES_UNDER_WAY;
-    let outputs = |detector: &str| {
-        let channel = plan
-            .channels
-            .iter()
-            .find(|channel| channel.from == device && channel.detector.as_deref() == Some(detector));
-        channel.map_or(0, |channel| channel.capacity as usize)
-    };
-    let bytes = footprint
-        .models
-        .iter()
-        .map(|model| inputs * model.input_bytes + outputs(&model.detector) * model.output_bytes);
+    let bytes = footprint.models.iter().map(|found| {
+        let mut nodes = pipeline.nodes.iter().filter(|node| node.name == found.detector);
+        let Some(NodeKind::Detector(settings)) = nodes.next().map(|node| &node.kind) else {
+            return 0;
+        };
+        let model = &pipeline.models[&settings.model];
+        let of = |channel: &Channel| channel.detector.as_deref() == Some(&*found.detector);
+        let slots = SlotCounts::of(
+            model,
+            places(&|channel| channel.to == device && of(channel)),
+            places(&|channel| channel.from == device && of(channel)),
+            prepare_workers(settings, model),
+        );
+        slots.inputs * found.input_bytes + slots.outputs * found.output_bytes
+    });
     bytes.sum::<usize>() as u64
 }

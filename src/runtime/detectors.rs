@@ -17,11 +17,12 @@ use super::finish::{Finish, SinkList, SinkOutlet};
 use super::frame::{Inferred, Prepared, Sample};
 use super::models::{self, DetectorParts};
 use super::owner::schedule::Order;
-use super::owner::{DescribeDevice, DeviceOwner, FRAMES_UNDER_WAY, LaneArgs, OwnerArgs, OwnerReady};
+use super::owner::{DescribeDevice, DeviceOwner, LaneArgs, OwnerArgs, OwnerReady};
 use super::poses::Poses;
 use super::prepare::Prepare;
 use super::run::Shared;
 use super::sets;
+use super::slots::{SlotCounts, prepare_workers};
 use super::stage::{Stage, StageLogic};
 use super::supervision::{RunsIn, WhenGivenUp, supervise};
 use crate::device::DeviceConfig;
@@ -64,21 +65,11 @@ pub(super) async fn start_detectors(
         return Ok(StartedDetectors {
             device: ("none".into(), serde_json::Value::Null),
             inlets: HashMap::new(),
-            poses: None,
+            poses: poses_of(pipeline, None),
             sink_lists: Vec::new(),
         });
     }
-    let workers = |settings: &DetectorSettings| {
-        let model = &pipeline.models[&settings.model];
-        let wanted = match model.family.is_stateful() {
-            true => 1,
-            false => settings.prepare_workers as usize,
-        };
-        // A worker that waits for its frame's turn must not be what the others wait for.
-        model
-            .max_in_flight
-            .map_or(wanted, |most| wanted.min(most as usize))
-    };
+    let workers = |settings: &DetectorSettings| prepare_workers(settings, &pipeline.models[&settings.model]);
     let to_device: usize = nodes
         .iter()
         .map(|(name, _)| shared.capacity(&prepare_name(name), "device"))
@@ -89,23 +80,21 @@ pub(super) async fn start_detectors(
     let mut lanes = Vec::new();
     let mut results: Vec<Receiver<Sample<Inferred>>> = Vec::new();
     for (name, settings) in &nodes {
-        // One more, so that a worker that stands still and the one in its place do not take them all.
-        let capacity = shared.capacity("device", &finish_name(name)) + 1;
-        let (tx, rx) = shared.channel("device", &finish_name(name), capacity, OnFull::Block);
         let model = &pipeline.models[&settings.model];
-        let (batch, timeout_us) = match &model.batch {
-            Some(batch) => (batch.largest().into(), batch.timeout_us),
-            None => (1, 0),
-        };
-        let waiting = shared.capacity(&prepare_name(name), "device");
-        let input_slots = waiting + workers(settings) + FRAMES_UNDER_WAY * batch;
-        let most = model.max_in_flight.map_or(usize::MAX, |most| most as usize);
+        let slots = SlotCounts::of(
+            model,
+            shared.capacity(&prepare_name(name), "device"),
+            shared.capacity("device", &finish_name(name)),
+            workers(settings),
+        );
+        // As many places in the channel as output slots: results always find room there.
+        let (tx, rx) = shared.channel("device", &finish_name(name), slots.outputs, OnFull::Block);
+        let timeout_us = model.batch.as_ref().map_or(0, |batch| batch.timeout_us);
         lanes.push(LaneArgs {
             detector: (*name).to_owned(),
             results: tx,
-            // As many output slots as places in the channel: results always find room there.
-            output_slots: capacity,
-            input_slots: input_slots.min(most),
+            output_slots: slots.outputs,
+            input_slots: slots.inputs,
             batch_timeout: Duration::from_micros(timeout_us.into()),
             // Nothing is missing from a deterministic run.
             drop_late: settings.on_late == OnLate::Drop && !shared.lossless,
@@ -164,11 +153,7 @@ pub(super) async fn start_detectors(
     endings.push(ending("device".into(), owner));
 
     let world = hosts.iter().find_map(|host| host.world_frame.as_deref());
-    let world = world.or_else(|| sets::world_frame(pipeline));
-    let poses = world.map(|world| Arc::new(Poses::new(world)));
-    if let Some(poses) = &poses {
-        poses.mount(&pipeline.mounts);
-    }
+    let poses = poses_of(pipeline, world);
     let mut inlets = HashMap::new();
     let mut sink_lists = Vec::new();
     // The first publisher measures what it publishes; other detectors are measured when their results are out.
@@ -176,12 +161,8 @@ pub(super) async fn start_detectors(
         .nodes
         .iter()
         .find(|node| matches!(&node.kind, NodeKind::Publisher(publisher) if publisher.measures()));
-    let measured_by_publisher = |detector: &str| {
-        publisher.is_some_and(|publisher| {
-            let fed_by = |edge: &crate::pipeline::Edge| edge.to == publisher.name && edge.from == detector;
-            pipeline.edges.iter().any(fed_by)
-        })
-    };
+    let measured_by_publisher =
+        |detector: &str| publisher.is_some_and(|publisher| pipeline.feeds(detector, &publisher.name));
     for (index, (((name, settings), host), (pools, rx))) in nodes
         .iter()
         .zip(hosts)
@@ -260,6 +241,14 @@ pub(super) async fn start_detectors(
         poses,
         sink_lists,
     })
+}
+
+/// Where transforms go, if a detector asks where it is in this frame of the world, or a node brings clouds to one frame.
+fn poses_of(pipeline: &Pipeline, world: Option<&str>) -> Option<Arc<Poses>> {
+    let world = world.or_else(|| sets::world_frame(pipeline))?;
+    let poses = Arc::new(Poses::new(world));
+    poses.mount(&pipeline.mounts);
+    Some(poses)
 }
 
 /// Starts a stage under supervision.

@@ -8,6 +8,7 @@ use super::admission::Admitted;
 use super::slots::PooledSlot;
 use super::turns::Turn;
 use crate::io::bag::BagMessage;
+use crate::io::tf::TfBuffer;
 use crate::outputs::Detections;
 use crate::perception::Placement;
 use crate::telemetry::{FrameId, FrameTimes};
@@ -46,6 +47,9 @@ pub struct FrameMeta {
     /// Where the sensor was when the frame was released, as far as was known then: rigid transform from its frame to the
     /// world's, row by row. Looked up in deterministic runs, which must not ask how much came after the frame.
     pub world_from_sensor: Option<[f64; 16]>,
+    /// The transforms that were known when the frame was released, for those that look up more than where the sensor was.
+    /// Kept in deterministic runs only, likewise.
+    pub transforms: Option<Arc<TfBuffer>>,
 }
 
 /// The message a frame came in, shared and never copied.

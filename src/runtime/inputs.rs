@@ -11,7 +11,6 @@ use super::detectors::StartedDetectors;
 use super::drive::{DriveDesk, DriveFeed, TruthLog, drive_topics};
 use super::ending::Ending;
 use super::load::{Load, LoadDesk};
-use super::models;
 use super::outlets::Audiences;
 use super::ros::{self, LiveDesk, LiveFeed, RosGraph, type_of};
 use super::run::{RunOptions, Shared};
@@ -21,7 +20,7 @@ use super::supervision::{RunsIn, WhenGivenUp, supervise};
 use super::topics::{PlayedTopic, choose_topics, transform_topics};
 use crate::io::bag::Bag;
 use crate::perception::Sensor;
-use crate::pipeline::{Node, NodeKind, Pipeline, Rate, SourceSettings, SyncMember, Topics};
+use crate::pipeline::{Family, Node, NodeKind, Pipeline, Rate, SourceSettings, SyncMember, Topics};
 
 /// A source that is ready to play.
 pub(super) struct OpenSource {
@@ -37,10 +36,9 @@ pub(super) struct OpenSource {
     pub(super) frames: u64,
 }
 
-/// Opens the bag of every source, sets its drive up, or names what it subscribes to in `graph`. `sensor_of` tells what a model takes.
+/// Opens the bag of every source, sets its drive up, or names what it subscribes to in `graph`.
 pub(super) fn open_sources(
     pipeline: &Pipeline,
-    sensor_of: impl Fn(&str) -> Option<Sensor>,
     truth: &TruthLog,
     graph: Option<&Arc<RosGraph>>,
     load: Option<&Load>,
@@ -51,12 +49,12 @@ pub(super) fn open_sources(
             continue;
         };
         if let (Some(_), Some(graph)) = (settings.subscribe, graph) {
-            sources.push(open_live(pipeline, node, settings, &sensor_of, graph)?);
+            sources.push(open_live(pipeline, node, settings, graph)?);
             continue;
         }
         sources.push(match settings.simulate {
             Some(drive) => {
-                let sensors = sensors_behind(pipeline, node, &sensor_of);
+                let sensors = sensors_behind(pipeline, node);
                 let wanted = renamed(pipeline, &settings.topics)?;
                 let members = sets::members_of(pipeline, &node.name)?;
                 let topics = match members.is_empty() {
@@ -81,11 +79,11 @@ pub(super) fn open_sources(
                     desk: Arc::new(DriveDesk),
                 }
             }
-            None => open_bag(pipeline, node, settings, &sensor_of)?,
+            None => open_bag(pipeline, node, settings)?,
         });
     }
     match load {
-        Some(load) => offered(pipeline, sources, &sensor_of, load),
+        Some(load) => offered(pipeline, sources, load),
         None => Ok(sources),
     }
 }
@@ -94,7 +92,6 @@ pub(super) fn open_sources(
 fn offered(
     pipeline: &Pipeline,
     sources: Vec<OpenSource>,
-    sensor_of: impl Fn(&str) -> Option<Sensor>,
     load: &Load,
 ) -> Result<Vec<OpenSource>, RuntimeError> {
     // Without sources there may be timers, which take only the time from a load.
@@ -113,19 +110,18 @@ fn offered(
             reason: "live messages come when they come and cannot be offered at a rate: give it a bag".into(),
         });
     }
-    let takers = |sensor: Sensor| {
-        let takes = |name: &str| {
-            let node = pipeline.nodes.iter().find(|node| node.name == name);
-            match node.map(|node| &node.kind) {
-                Some(NodeKind::Detector(detector)) => sensor_of(&detector.model) == Some(sensor),
-                _ => true,
-            }
+    let results = sets::results_of_messages(pipeline)?;
+    let takers = |stream: &PlayedTopic| {
+        let of_node = |node: &Node| match &node.kind {
+            NodeKind::Detector(detector) => u64::from(pipeline.family_of(detector).sensor() == stream.sensor),
+            NodeKind::Sync(_) => results(&node.name, &stream.name),
+            _ => 1,
         };
         let fed = pipeline
-            .edges
+            .nodes
             .iter()
-            .filter(|edge| edge.from == source.node && takes(&edge.to));
-        fed.count() as u64
+            .filter(|node| pipeline.feeds(&source.node, &node.name));
+        fed.map(of_node).sum()
     };
     let (feed, topics) = load.over(&source.node, source.feed, &source.topics, takers)?;
     Ok(vec![OpenSource {
@@ -138,12 +134,7 @@ fn offered(
     }])
 }
 
-fn open_bag(
-    pipeline: &Pipeline,
-    node: &Node,
-    settings: &SourceSettings,
-    sensor_of: impl Fn(&str) -> Option<Sensor>,
-) -> Result<OpenSource, RuntimeError> {
+fn open_bag(pipeline: &Pipeline, node: &Node, settings: &SourceSettings) -> Result<OpenSource, RuntimeError> {
     let refuse = |reason: String| RuntimeError::Source {
         node: node.name.clone(),
         reason,
@@ -155,7 +146,7 @@ fn open_bag(
     for warning in bag.warnings() {
         tracing::warn!(source = node.name, "{warning}");
     }
-    let sensors = sensors_behind(pipeline, node, sensor_of);
+    let sensors = sensors_behind(pipeline, node);
     let wanted = renamed(pipeline, &settings.topics)?;
     let members = sets::members_of(pipeline, &node.name)?;
     let topics = match members.is_empty() {
@@ -166,7 +157,7 @@ fn open_bag(
     let frames = bag.topics().iter().filter(|topic| played(&topic.name));
     let frames = frames.map(|topic| topic.messages).sum();
     let mut all: Vec<Arc<str>> = topics.iter().map(|topic| Arc::clone(&topic.name)).collect();
-    if sensors.contains(&Sensor::Lidar) || !members.is_empty() {
+    if asks_for_poses(pipeline, node, &members) {
         all.extend(transform_topics(&bag));
     }
     let feed = BagFeed::new(&node.name, bag, all);
@@ -218,27 +209,36 @@ fn with_members(
     Ok(topics)
 }
 
+/// The models of the detectors behind a source.
+fn families_behind<'a>(pipeline: &'a Pipeline, source: &Node) -> impl Iterator<Item = &'a Family> {
+    let fed = pipeline
+        .nodes
+        .iter()
+        .filter(|node| pipeline.feeds(&source.name, &node.name));
+    fed.filter_map(|node| match &node.kind {
+        NodeKind::Detector(detector) => Some(pipeline.family_of(detector)),
+        _ => None,
+    })
+}
+
 /// What the detectors behind a source take.
-fn sensors_behind(
-    pipeline: &Pipeline,
-    source: &Node,
-    sensor_of: impl Fn(&str) -> Option<Sensor>,
-) -> Vec<Sensor> {
-    let fed = |detector: &str| {
-        let mut edges = pipeline.edges.iter();
-        edges.any(|edge| edge.from == source.name && edge.to == detector)
-    };
+fn sensors_behind(pipeline: &Pipeline, source: &Node) -> Vec<Sensor> {
     let mut sensors: Vec<Sensor> = Vec::new();
-    for other in &pipeline.nodes {
-        if let NodeKind::Detector(detector) = &other.kind
-            && fed(&other.name)
-            && let Some(sensor) = sensor_of(&detector.model)
-            && !sensors.contains(&sensor)
-        {
-            sensors.push(sensor);
+    for family in families_behind(pipeline, source) {
+        if !sensors.contains(&family.sensor()) {
+            sensors.push(family.sensor());
         }
     }
     sensors
+}
+
+/// Whether the transforms of a source are to be played: for models that ask where a sensor was, and for nodes behind sets
+/// of these members.
+fn asks_for_poses(pipeline: &Pipeline, source: &Node, members: &[SyncMember]) -> bool {
+    // Others that ask may have no transforms of their own, and those of a LiDAR are played as they always were.
+    !members.is_empty()
+        || families_behind(pipeline, source)
+            .any(|family| family.sensor() == Sensor::Lidar || family.asks_for_poses())
 }
 
 /// Names what a source subscribes to.
@@ -246,19 +246,18 @@ fn open_live(
     pipeline: &Pipeline,
     node: &Node,
     settings: &SourceSettings,
-    sensor_of: impl Fn(&str) -> Option<Sensor>,
     graph: &Arc<RosGraph>,
 ) -> Result<OpenSource, RuntimeError> {
     let refuse = |reason: String| RuntimeError::Source {
         node: node.name.clone(),
         reason,
     };
-    let sensors = sensors_behind(pipeline, node, sensor_of);
+    let sensors = sensors_behind(pipeline, node);
     let members = sets::members_of(pipeline, &node.name)?;
     let sensor_of = |topic: &str| {
         let member = members.iter().find(|member| member.topic == topic);
         match (member.and_then(|member| member.sensor), member, &sensors[..]) {
-            (Some(sensor), ..) => Ok(sets::sensor_of(sensor)),
+            (Some(sensor), ..) => Ok(sensor.sensor()),
             (None, _, &[sensor]) => Ok(sensor),
             (None, Some(_), _) => Err(refuse(format!(
                 "what the member {topic} sends is not known before it comes: say `sensor: camera` or `sensor: lidar`"
@@ -293,7 +292,7 @@ fn open_live(
         feed: Box::new(LiveFeed {
             graph: Arc::clone(graph),
             desk: Arc::clone(&desk),
-            transforms: !members.is_empty() || played.iter().any(|topic| topic.sensor == Sensor::Lidar),
+            transforms: asks_for_poses(pipeline, node, &members),
         }),
         topics: played,
         desk,
@@ -312,10 +311,7 @@ pub(super) fn start_sources(
     endings: &mut FuturesUnordered<Ending>,
 ) {
     // Nodes that take what sources play.
-    let is_fed = |node: &str| {
-        let mut edges = pipeline.edges.iter();
-        edges.any(|edge| edge.to == node && sources.iter().any(|source| source.node == edge.from))
-    };
+    let is_fed = |node: &str| sources.iter().any(|source| pipeline.feeds(&source.node, node));
     let receiver_count = pipeline.nodes.iter().filter(|node| is_fed(&node.name)).count();
     let source_count = sources.len();
     for (position, source) in sources.into_iter().enumerate() {
@@ -329,7 +325,7 @@ pub(super) fn start_sources(
             };
             let model = &pipeline.models[&settings.model];
             // A source of several sensors sends each detector what it takes.
-            let sensor = models::sensor_of(&model.family);
+            let sensor = model.family.sensor();
             let taken = source.topics.iter().filter(|topic| topic.sensor == sensor);
             let topics: Vec<Arc<str>> = taken.map(|topic| Arc::clone(&topic.name)).collect();
             // As long as is needed to tell streams apart.
@@ -372,6 +368,7 @@ pub(super) fn start_sources(
                 places,
                 node: node.name.as_str().into(),
                 audience: audiences.get(&node.name).cloned(),
+                keeps_transforms: false,
             });
             links.push(link);
         }
@@ -409,6 +406,7 @@ pub(super) fn start_sources(
                 places: Arc::new(Places::new(usize::MAX)),
                 node: set.node.as_str().into(),
                 audience: None,
+                keeps_transforms: set.to_concat,
             });
         }
         let name: Arc<str> = source.node.as_str().into();

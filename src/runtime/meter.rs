@@ -15,8 +15,8 @@ use crate::outputs::{DetectedObjects, Detections, Detections2D};
 use crate::telemetry::live::Live;
 use crate::telemetry::report::{ReportFrame, ReportPictures, SweepFrame, birds_eye_png};
 use crate::telemetry::{
-    FrameTimes, LatencyOptions, LatencyRecorder, Ledger, MonotonicClock, Observation, Stage, StreamAccount,
-    StreamId, Streams, Timeline,
+    FrameTimes, LatencyOptions, LatencyRecorder, Ledger, MonotonicClock, Observation, Stage, StreamId,
+    Streams, Timeline,
 };
 
 /// Width and height of the gallery's pictures in pixels, at most.
@@ -101,10 +101,14 @@ impl Meter {
         let published_wall_ns = self
             .live
             .then(|| i64::try_from(now().as_nanos()).unwrap_or(i64::MAX));
+        let due_ns = meta
+            .deadline_ns
+            .map(|due_ns| due_ns.saturating_sub(times.released_ns()));
         let observation = Observation {
             frame: meta.id,
             stamp_ns: meta.stamp_ns,
             times: &times,
+            deadline_ns: due_ns,
             published_wall_ns,
         };
         self.latency
@@ -117,17 +121,12 @@ impl Meter {
             .offer(meta.id, &times);
         let name = self.ledger.streams().name(meta.id.stream);
         self.progress.frame(&name, meta.id, meta.stamp_ns, &times);
-        let accounts = self.ledger.accounts();
-        let dropped = accounts.iter().map(StreamAccount::dropped).sum();
         let latency_ns = self.clock.now_ns().saturating_sub(times.released_ns());
-        let due_ns = meta
-            .deadline_ns
-            .map(|due_ns| due_ns.saturating_sub(times.released_ns()));
         self.judge(meta.id.stream, due_ns, times.total_ns());
         self.tell_metrics(meta.id.stream, due_ns, &times);
         let latency = Duration::from_nanos(latency_ns);
         self.progress
-            .result(sample.payload.detections.len(), latency, dropped);
+            .result(sample.payload.detections.len(), latency, self.ledger.dropped());
         if let Some(gallery) = &self.gallery {
             gallery
                 .lock()

@@ -12,7 +12,7 @@ use crate::perception::temporal::{
     BevRing, LoadedBevRing, LoadedStreamQueries, StreamQueries, TemporalOptions,
 };
 use crate::perception::{
-    CameraSource, DeviceModel, HeadKind, HostModel, LoadedCamera, ModelParts, ModelTrace, Sensor, Thresholds,
+    CameraSource, DeviceModel, HeadKind, HostModel, LoadedCamera, ModelParts, ModelTrace, Thresholds,
 };
 use crate::pipeline::{
     self, CameraSettings, CenterPointSettings, DeviceSettings, Family, Labels, ModelSettings, NodeKind,
@@ -37,11 +37,6 @@ pub(super) struct HostPart {
     pub(super) output_len: usize,
     /// Frame in which the vehicle moves, where the model asks where it was.
     pub(super) world_frame: Option<String>,
-}
-
-/// What a family of networks takes.
-pub(super) const fn sensor_of(family: &Family) -> Sensor {
-    family.sensor()
 }
 
 /// Loads the model of every detector node, in the order of the nodes.

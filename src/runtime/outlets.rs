@@ -12,7 +12,6 @@ use super::ending::Ending;
 use super::error::RuntimeError;
 use super::finish::{SinkItem, SinkOutlet};
 use super::meter::Meter;
-use super::models;
 use super::poses::Poses;
 use super::ros::{Audience, RosGraph, RosSink, RosSinkParts};
 use super::run::{RunOptions, Shared};
@@ -233,7 +232,7 @@ fn streams_of(
         let Some(NodeKind::Detector(settings)) = node.map(|node| &node.kind) else {
             continue;
         };
-        let sensor = models::sensor_of(&pipeline.models[&settings.model].family);
+        let sensor = pipeline.family_of(settings).sensor();
         let sources = pipeline.edges.iter().filter(|edge| edge.to == detector);
         let topics = sources.filter_map(|edge| topics.get(&edge.from)).flatten();
         let taken = topics.filter(|topic| topic.sensor == sensor);

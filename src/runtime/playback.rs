@@ -1,5 +1,6 @@
 //! The thread of a source: a feed plays, one message ahead, and each is handed over when it is due.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,19 @@ pub(crate) struct Playback {
     pub(super) order: Option<Place>,
     /// Where it is seen whether frames are settled.
     pub(super) ledger: Option<Arc<Ledger>>,
+    /// Messages that were handed over at a time of their own, and those of them that have come in.
+    pub(super) handed: AtomicU64,
+    pub(super) handled: Arc<AtomicU64>,
+}
+
+/// Counts a message as come in when it is dropped, whatever became of it.
+#[derive(Debug)]
+pub(super) struct Handled(Arc<AtomicU64>);
+
+impl Drop for Handled {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
 }
 
 /// The place of a source among those of a deterministic run.
@@ -56,6 +70,8 @@ pub(super) enum Handover {
         message: Message,
         released_ns: Option<u64>,
         release: Option<Release>,
+        /// Told of once the message is in the channels of all that take it.
+        handled: Option<Handled>,
     },
     /// Messages that never got here.
     Lost {
@@ -96,6 +112,7 @@ impl Playback {
             message,
             released_ns,
             release,
+            handled: None,
         };
         self.hand_over.send(message).is_ok()
     }
@@ -109,6 +126,7 @@ impl Playback {
                 message,
                 released_ns,
                 release: None,
+                handled: None,
             })
             .is_ok()
     }
@@ -124,7 +142,9 @@ impl Playback {
             message,
             released_ns,
             release: None,
+            handled: Some(Handled(Arc::clone(&self.handled))),
         };
+        self.handed.fetch_add(1, Ordering::AcqRel);
         self.hand_over.send(message).ok()?;
         Some(due.elapsed())
     }
@@ -134,19 +154,13 @@ impl Playback {
         self.clock.at_ns(at)
     }
 
-    /// Frames of all streams that came in so far.
-    pub(crate) fn frames_in(&self) -> u64 {
-        let accounts = self.ledger.iter().flat_map(|ledger| ledger.accounts());
-        accounts.map(|account| account.frames_in).sum()
-    }
-
-    /// Waits until so many frames came in and none of them is under way; `false` if the run ended meanwhile.
-    pub(crate) fn settled(&self, frames_in: u64) -> bool {
+    /// Waits until every message of [`Self::hand_over_at`] has come in and no frame is under way any more, those aside that
+    /// wait for others of their set; `false` if the run ended meanwhile.
+    pub(crate) fn settled(&self) -> bool {
         let Some(ledger) = &self.ledger else { return false };
         loop {
-            let accounts = ledger.accounts();
-            let came: u64 = accounts.iter().map(|account| account.frames_in).sum();
-            if came >= frames_in && accounts.iter().all(|account| account.open == 0) {
+            let came = self.handled.load(Ordering::Acquire) == self.handed.load(Ordering::Acquire);
+            if came && ledger.frames_under_way() == 0 {
                 return true;
             }
             if self.is_over() {
@@ -201,6 +215,8 @@ pub(super) fn collect(mut feed: Box<dyn Feed>, memory_bytes: u64) -> Result<(Vec
         watch: ActorWatch::none("load"),
         order: None,
         ledger: None,
+        handed: AtomicU64::default(),
+        handled: Arc::default(),
     };
     std::thread::scope(|scope| {
         scope.spawn(move || feed.play(&playback));

@@ -126,7 +126,8 @@ impl Poses {
         Ok(())
     }
 
-    fn shown(&self) -> Arc<TfBuffer> {
+    /// All that is known now.
+    pub(crate) fn shown(&self) -> Arc<TfBuffer> {
         Arc::clone(&self.shown.read().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -236,12 +236,6 @@ async fn run_to_the_end(
 ) -> Result<RunOutput, RuntimeError> {
     let started = Instant::now();
     let truth = TruthLog::default();
-    let sensor_of = |model: &str| {
-        pipeline
-            .models
-            .get(model)
-            .map(|model| models::sensor_of(&model.family))
-    };
     // An output that cannot be written is told before anything is computed, and no file is touched for a run
     // that cannot start.
     let load = || {
@@ -254,7 +248,7 @@ async fn run_to_the_end(
     let sources = if options.build_only {
         Vec::new()
     } else {
-        open_sources(pipeline, sensor_of, &truth, graph.as_ref(), options.load.as_ref())?
+        open_sources(pipeline, &truth, graph.as_ref(), options.load.as_ref())?
     };
     let live = sources.iter().any(|source| source.settings.subscribe.is_some());
     let first = sources.first().map(|source| &source.settings);
@@ -267,8 +261,9 @@ async fn run_to_the_end(
     let streams = Streams::default();
     let clock = MonotonicClock::start();
     let latency_options = LatencyOptions {
-        deadline_ns: first
-            .and_then(|s| s.deadline_ms)
+        deadline_ns: sources
+            .iter()
+            .find_map(|source| source.settings.deadline_ms)
             .map(|ms| u64::from(ms) * 1_000_000),
         rate: match rate {
             Rate::Times(speed) => Some(speed),

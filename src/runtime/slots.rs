@@ -5,7 +5,43 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
+use super::owner::FRAMES_UNDER_WAY;
 use crate::device::HostSlot;
+use crate::pipeline::{DetectorSettings, ModelSettings};
+
+/// Host slots of one detector: of each input of its model, and of its output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct SlotCounts {
+    pub(super) inputs: usize,
+    pub(super) outputs: usize,
+}
+
+impl SlotCounts {
+    /// Those of a detector between these channels: so many places into the device and out of it, and so many workers that
+    /// prepare.
+    pub(super) fn of(model: &ModelSettings, to_device: usize, from_device: usize, workers: usize) -> Self {
+        let batch = model.batch.as_ref().map_or(1, |batch| batch.largest().into());
+        let inputs = to_device + workers + FRAMES_UNDER_WAY * batch;
+        let most = model.max_in_flight.map_or(usize::MAX, |most| most as usize);
+        Self {
+            inputs: inputs.min(most),
+            // One more, so that a worker that stands still and the one in its place do not take them all.
+            outputs: from_device + 1,
+        }
+    }
+}
+
+/// Workers that prepare frames for a detector.
+pub(super) fn prepare_workers(settings: &DetectorSettings, model: &ModelSettings) -> usize {
+    let wanted = match model.family.is_stateful() {
+        true => 1,
+        false => settings.prepare_workers as usize,
+    };
+    // A worker that waits for its frame's turn must not be what the others wait for.
+    model
+        .max_in_flight
+        .map_or(wanted, |most| wanted.min(most as usize))
+}
 
 /// A fixed number of equal host slots. Taking one waits until one is back, which bounds the frames under way.
 #[derive(Debug, Clone)]

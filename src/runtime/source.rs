@@ -8,6 +8,7 @@ use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use kameo::actor::{ActorRef, WeakActorRef};
@@ -49,6 +50,8 @@ pub(crate) struct Outlet {
     pub node: Arc<str>,
     /// Who would see the results, where frames are skipped while nobody does.
     pub audience: Option<Arc<Audience>>,
+    /// It looks transforms up that a deterministic run has to keep for it.
+    pub keeps_transforms: bool,
 }
 
 /// A receiver of a source's frames, as those see it who add streams.
@@ -211,8 +214,10 @@ impl kameo::Actor for Source {
                     message,
                     released_ns,
                     release,
+                    handled,
                 }) => {
                     self.release(message, released_ns, release.as_ref()).await;
+                    drop(handled);
                 }
                 Ok(Handover::Lost { topic, count, reason }) => self.lost(&topic, count, reason),
                 Ok(Handover::Damaged(reason)) => self.damaged(reason),
@@ -318,6 +323,8 @@ impl Source {
             watch: self.watch.clone(),
             order: self.order.clone(),
             ledger: Some(Arc::clone(&self.ledger)),
+            handed: AtomicU64::default(),
+            handled: Arc::default(),
         };
         let thread = tokio::task::spawn_blocking(move || {
             // A feed keeps count of what it has handed over, so it can go on after a panic anywhere in it.
@@ -479,6 +486,9 @@ impl Source {
             turn,
             world_from_sensor: poses
                 .and_then(|poses| poses.world_from(header.frame_id, stamp_ns, Duration::ZERO)),
+            transforms: poses
+                .filter(|_| outlet.keeps_transforms)
+                .map(|poses| poses.shown()),
         };
         if let Some(trace) = self.ledger.trace() {
             trace.passed_last(&self.node, id, &meta.times);

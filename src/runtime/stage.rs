@@ -38,7 +38,7 @@ pub trait StageLogic: Send + Sync + 'static {
     /// What the work needs beside the frame, such as a free slot.
     type Permit: Send + 'static;
 
-    /// Waits until a frame may be worked on; `None` if that will never be.
+    /// Waits until a frame may be worked on; `None` if that will never be. The future may be dropped and asked for anew.
     fn admit(&self) -> impl Future<Output = Option<Self::Permit>> + Send;
 
     /// The work on one frame.
@@ -69,6 +69,8 @@ pub struct Stage<L: StageLogic> {
     ledger: Arc<Ledger>,
     shutdown: Shutdown,
     watch: ActorWatch,
+    /// The frame that is admitted next: it waits for what its work needs, and the stage goes on meanwhile.
+    next: Option<Sample<L::In>>,
     /// In the order in which the frames came.
     under_way: VecDeque<Work<L::Out>>,
     /// Workers that were given up, until they come back.
@@ -112,6 +114,7 @@ impl<L: StageLogic> Stage<L> {
             workers: workers.max(1),
             ledger,
             shutdown,
+            next: None,
             under_way: VecDeque::new(),
             stuck: Vec::new(),
             emitting: None,
@@ -128,13 +131,11 @@ impl<L: StageLogic> Stage<L> {
         }
     }
 
-    async fn take_up(&mut self, sample: Sample<L::In>) {
+    /// Has a worker work on the next frame, or accounts for it where there is no permit.
+    fn take_up(&mut self, permit: Option<L::Permit>) {
+        let Some(sample) = self.next.take() else { return };
         let id = sample.meta.id;
-        if self.shutdown.is_aborting() {
-            self.lose(id, DropReason::ShuttingDown);
-            return;
-        }
-        let Some(permit) = self.logic.admit().await else {
+        let Some(permit) = permit.filter(|_| !self.shutdown.is_aborting()) else {
             self.lose(id, DropReason::ShuttingDown);
             return;
         };
@@ -150,6 +151,10 @@ impl<L: StageLogic> Stage<L> {
             handle,
             since: Instant::now(),
         });
+    }
+
+    fn takes_another(&self) -> bool {
+        !self.exhausted && self.next.is_none() && self.under_way.len() < self.workers
     }
 
     fn lose(&self, id: FrameId, reason: DropReason) {
@@ -244,8 +249,9 @@ impl<L: StageLogic> kameo::Actor for Stage<L> {
         mailbox: &mut MailboxReceiver<Self>,
     ) -> Result<Option<Signal<Self>>, StageError> {
         let pulse = Arc::clone(self.watch.pulse());
+        let logic = Arc::clone(&self.logic);
         loop {
-            if self.exhausted && self.under_way.is_empty() {
+            if self.exhausted && self.next.is_none() && self.under_way.is_empty() {
                 return Ok(Some(Signal::Stop));
             }
             tokio::select! {
@@ -253,12 +259,12 @@ impl<L: StageLogic> kameo::Actor for Stage<L> {
                 signal = mailbox.recv() => return Ok(signal),
                 outcome = oldest(&mut self.under_way), if !self.under_way.is_empty() => self.settle(outcome).await?,
                 () = pulse.alarm.notified() => self.give_up_stuck()?,
-                sample = self.input.recv(), if !self.exhausted && self.under_way.len() < self.workers => {
-                    match sample {
-                        Some(sample) => self.take_up(sample).await,
-                        None => self.exhausted = true,
-                    }
-                }
+                () = self.shutdown.aborting(), if self.next.is_some() => self.take_up(None),
+                permit = logic.admit(), if self.next.is_some() => self.take_up(permit),
+                sample = self.input.recv(), if self.takes_another() => match sample {
+                    Some(sample) => self.next = Some(sample),
+                    None => self.exhausted = true,
+                },
             }
         }
     }
@@ -277,6 +283,9 @@ impl<L: StageLogic> Supervised for Stage<L> {
         // Workers cannot be stopped; what they hold is accounted for without waiting for them.
         for work in std::mem::take(&mut self.under_way) {
             self.lose(work.id, DropReason::ShuttingDown);
+        }
+        if let Some(sample) = self.next.take() {
+            self.lose(sample.meta.id, DropReason::ShuttingDown);
         }
         while let Some(sample) = self.input.recv().await {
             self.lose(sample.meta.id, DropReason::ShuttingDown);

@@ -84,6 +84,28 @@ pub(crate) struct Release {
     message: u64,
 }
 
+/// The turn of what a node makes when nothing comes any more.
+#[derive(Debug)]
+pub(crate) struct LastTurn {
+    turns: Arc<Turns>,
+    turn: Turn,
+}
+
+impl LastTurn {
+    /// The turn.
+    pub(crate) const fn turn(&self) -> Turn {
+        self.turn
+    }
+}
+
+impl Drop for LastTurn {
+    fn drop(&mut self) {
+        self.turns.lock().under_way.remove(&self.turn);
+        self.turns.freed.notify_all();
+        self.turns.settled.notify_waiters();
+    }
+}
+
 impl Turns {
     /// The order of a run of so many sources.
     pub(crate) fn new(sources: usize, shutdown: Shutdown) -> Arc<Self> {
@@ -152,6 +174,21 @@ impl Turns {
         state.turn_of.insert(frame, turn);
     }
 
+    /// A turn after those of all messages, for what a node makes when nothing comes any more; `position` tells such nodes
+    /// apart. It is under way until it is dropped, so that nothing of a later node goes before what is made in it.
+    pub(crate) fn after_all(self: &Arc<Self>, position: usize) -> LastTurn {
+        let turn = Turn {
+            message: u64::MAX,
+            receiver: u32::try_from(position).unwrap_or(u32::MAX),
+            made: [0; 3],
+        };
+        self.lock().under_way.insert(turn);
+        LastTurn {
+            turns: Arc::clone(self),
+            turn,
+        }
+    }
+
     /// The first turn that is under way.
     fn first(&self) -> Option<Turn> {
         self.lock().under_way.first().copied()
@@ -171,6 +208,8 @@ impl State {
             Next::Over => true,
         });
         let oldest = self.under_way.first().map_or(self.released, |turn| turn.message);
+        // What is made after all messages keeps none of them waiting.
+        let oldest = oldest.min(self.released);
         !self.releasing && self.released - oldest < WINDOW && comes_first.all(|first| first)
     }
 }
@@ -249,5 +288,26 @@ impl SinkInput {
                 () = settled => {}
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What two nodes make of what was left comes after all messages, node by node, whichever is ready first.
+    #[test]
+    fn what_is_left_at_the_end_has_turns_after_all_messages() {
+        let turns = Turns::new(1, Shutdown::default());
+        let (one, other) = (turns.after_all(0), turns.after_all(1));
+        let released = (0..WINDOW * 2).filter(|&at| turns.wait(0, at).is_some());
+        assert_eq!(released.count() as u64, WINDOW * 2, "no message waits for it");
+        assert_eq!(turns.first(), Some(one.turn()));
+        let left = one.turn().made(0, 0);
+        assert!(one.turn() < left && left < other.turn());
+        drop(one);
+        assert_eq!(turns.first(), Some(other.turn()));
+        drop(other);
+        assert_eq!(turns.first(), None);
     }
 }

@@ -30,6 +30,10 @@ pub struct Ledger {
     streams: Streams,
     on_drop: OnceLock<DropHook>,
     accounts: Mutex<BTreeMap<StreamId, Account>>,
+    /// Of all streams.
+    dropped: AtomicU64,
+    /// Open frames that wait for others of their set.
+    waiting: AtomicU64,
     device_restarts: AtomicU64,
     restart_counter: Counter,
     trace: Option<Arc<TraceFile>>,
@@ -143,6 +147,8 @@ impl Ledger {
             streams,
             on_drop: OnceLock::new(),
             accounts: Mutex::new(BTreeMap::new()),
+            dropped: AtomicU64::new(0),
+            waiting: AtomicU64::new(0),
             device_restarts: AtomicU64::new(0),
             restart_counter: metrics::counter!("sensorium_device_restarts_total"),
             trace: None,
@@ -216,6 +222,7 @@ impl Ledger {
         account.in_counter.increment(count);
         let entry = account.drop_entry(place, reason);
         entry.count = entry.count.saturating_add(count);
+        self.dropped.fetch_add(count, Ordering::Relaxed);
         entry.counter.increment(count);
     }
 
@@ -229,6 +236,7 @@ impl Ledger {
         let name = Arc::clone(&account.name);
         let entry = account.drop_entry(place, reason);
         entry.count += 1;
+        self.dropped.fetch_add(1, Ordering::Relaxed);
         entry.counter.increment(1);
         let now = Instant::now();
         let warn_of = match entry.warned_at {
@@ -275,6 +283,30 @@ impl Ledger {
         let mut accounts = self.lock();
         let account = self.account(&mut accounts, stream);
         account.open.len() as u64 + account.overlooked
+    }
+
+    /// Frames of all streams that were dropped so far.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Takes note that so many frames wait for others of their set, where `before` did.
+    pub(crate) fn frames_wait(&self, before: u64, now: u64) {
+        // Wraps around where fewer wait, which adds up.
+        self.waiting.fetch_add(now.wrapping_sub(before), Ordering::AcqRel);
+    }
+
+    /// Frames of all streams that are neither settled nor wait for others of their set.
+    #[must_use]
+    pub fn frames_under_way(&self) -> u64 {
+        let accounts = self.lock();
+        let open = accounts
+            .values()
+            .map(|account| account.open.len() as u64 + account.overlooked);
+        let open: u64 = open.sum();
+        drop(accounts);
+        open.saturating_sub(self.waiting.load(Ordering::Acquire))
     }
 
     /// Counts that a device which was lost is open again.

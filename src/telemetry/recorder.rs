@@ -10,7 +10,8 @@ use super::{
 /// What the latencies of a run are held against.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LatencyOptions {
-    /// Longest permitted time from the intended release to the end of publishing, in nanoseconds.
+    /// Longest permitted time from the intended release to the end of publishing that a report names, in nanoseconds. What
+    /// a frame has to keep is told with it.
     pub deadline_ns: Option<u64>,
     /// Sensor time over wall time: 1 for a live stream, the speed of a paced replay. `None` where results come
     /// out as fast as they can, which has no rhythm to keep and hence no jitter.
@@ -26,6 +27,9 @@ pub struct Observation<'a> {
     pub stamp_ns: i64,
     /// When it passed the stages.
     pub times: &'a FrameTimes,
+    /// Longest permitted time from its intended release to the end of publishing, in nanoseconds; `None` where any time is
+    /// good enough.
+    pub deadline_ns: Option<u64>,
     /// Wall time of publishing in nanoseconds since the epoch; only for live streams, whose stamps are wall
     /// times too.
     pub published_wall_ns: Option<i64>,
@@ -120,10 +124,10 @@ impl LatencyRecorder {
             }
         }
 
-        let LatencyOptions { deadline_ns, rate } = self.options;
+        let rate = self.options.rate;
         let stream = self.stream_mut(observation.frame.stream);
         stream.total.record(total_ns);
-        if let Some(deadline_ns) = deadline_ns {
+        if let Some(deadline_ns) = observation.deadline_ns {
             stream.deadline.record(total_ns > deadline_ns);
         }
         if let Some(rate) = rate {
@@ -285,6 +289,7 @@ mod tests {
                 frame: FrameId { stream, seq },
                 stamp_ns: released_ns as i64,
                 times: &times(released_ns, started_ns, free_ns),
+                deadline_ns: recorder.options().deadline_ns,
                 published_wall_ns: None,
             });
         }
@@ -313,6 +318,7 @@ mod tests {
                 frame: FrameId { stream, seq },
                 stamp_ns: wall_ns - stamp_lag_ms * MS as i64,
                 times: &times(0, 0, 10 * MS),
+                deadline_ns: recorder.options().deadline_ns,
                 published_wall_ns: Some(wall_ns),
             });
         }
@@ -340,6 +346,7 @@ mod tests {
                     frame: FrameId { stream, seq },
                     stamp_ns: released_ns as i64,
                     times: &times,
+                    deadline_ns: Some(5 * MS),
                     published_wall_ns: None,
                 };
                 whole.record(&observation);
@@ -375,6 +382,7 @@ mod tests {
                 frame: FrameId { stream, seq },
                 stamp_ns: 0,
                 times: &times(seq * 100 * MS, seq * 100 * MS, seq * 100 * MS + 100 * MS),
+                deadline_ns: recorder.options().deadline_ns,
                 published_wall_ns: None,
             });
         }
@@ -390,10 +398,33 @@ mod tests {
                 frame: FrameId { stream, seq },
                 stamp_ns: 0,
                 times: &times(0, 0, total_ns),
+                deadline_ns: recorder.options().deadline_ns,
                 published_wall_ns: None,
             });
         }
         assert_eq!(recorder.stream_misses(stream), (1, 1));
+    }
+
+    /// Streams of two sources, of which each has a deadline of its own, and one of a source without any.
+    #[test]
+    fn every_frame_is_held_against_its_own_deadline() {
+        let streams = Streams::default();
+        let mut recorder = LatencyRecorder::new(options(Some(5)));
+        let deadlines = [Some(5 * MS), Some(20 * MS), None];
+        let ids = ["quick", "slow", "any"].map(|name| streams.register(name));
+        for (stream, deadline_ns) in ids.into_iter().zip(deadlines) {
+            for (seq, total_ns) in [(0, 4 * MS), (1, 10 * MS), (2, 30 * MS)] {
+                recorder.record(&Observation {
+                    frame: FrameId { stream, seq },
+                    stamp_ns: 0,
+                    times: &times(0, 0, total_ns),
+                    deadline_ns,
+                    published_wall_ns: None,
+                });
+            }
+        }
+        let misses = ids.map(|stream| recorder.stream_misses(stream));
+        assert_eq!(misses, [(2, 2), (1, 1), (0, 0)]);
     }
 
     #[test]
@@ -407,6 +438,7 @@ mod tests {
             frame: FrameId { stream, seq: 0 },
             stamp_ns: 0,
             times: &times,
+            deadline_ns: None,
             published_wall_ns: None,
         });
         assert_eq!(recorder.unpublished(), 1);

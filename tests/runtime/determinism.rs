@@ -4,8 +4,14 @@ use crate::tiny;
 use std::path::Path;
 
 use sensorium::image::encode_png;
+use sensorium::io::cloud::encode_cloud;
+use sensorium::io::drive_bag::{TF_STATIC_TOPIC, TF_TOPIC};
+use sensorium::io::messages::{
+    HeaderMsg, POINT_CLOUD_TYPE, QuaternionMsg, TF_TYPE, TfMsg, TransformMsg, TransformStampedMsg, Vector3Msg,
+};
+use sensorium::lidar::PointCloud;
 use serde_json::Value;
-use tiny::{Lab, picture};
+use tiny::{Frame, Lab, START_NS, picture};
 
 /// Runs that are compared.
 const RUNS: u64 = 50;
@@ -278,4 +284,159 @@ nodes:
         .collect();
     assert!(outputs[0].0 == outputs[1].0, "the JSON lines differ");
     assert!(outputs[0].1 == outputs[1].1, "the recordings differ");
+}
+
+const LEFT: &str = "/lidar/left";
+const RIGHT: &str = "/lidar/right";
+const REAR: &str = "/lidar/rear";
+
+/// Two LiDARs in bags of their own, whose sets become clouds in the frame of a moving vehicle; a third one goes to a model
+/// alone. The poses are known only a while after the clouds are, and what is left at the end is no whole set.
+const CLOUDS: &str = "\
+pipeline: clouds
+device: { threads: 1, queues: 2, arena_mib: 128 }
+models:
+  ring: { type: bev_ring, seed: 3, memory_frames: 2, score_threshold: 0.1, max_streams: 4, world_frame: map }
+  alone: { type: bev_ring, seed: 4, memory_frames: 2, score_threshold: 0.1, max_streams: 4 }
+nodes:
+  first: { kind: source, bag: first.mcap }
+  second: { kind: source, bag: second.mcap }
+  pair:
+    kind: sync
+    input: [first, second]
+    timeout_ms: 5000
+    members: [{ topic: /lidar/left }, { topic: /lidar/right }]
+  cloud: { kind: concat, input: pair, output_frame: base_link, world_frame: map, stream: /lidar/all }
+  together: { kind: detector, model: ring, input: cloud }
+  apart: { kind: detector, model: alone, input: second }
+  jsonl: { kind: jsonl, input: [together, apart], path: out.jsonl }
+  tape: { kind: recorder, input: [together, apart], path: out.mcap }
+";
+
+/// A ring of points around a sensor, its radius by the number of the sweep.
+fn cloud(topic: &'static str, frame_id: &str, at_ns: u64, number: usize) -> Frame {
+    let mut cloud = PointCloud::default();
+    for at in 0..400 {
+        let angle = at as f32 * 0.0157;
+        let radius = 4.0 + (number % 3) as f32 + (at % 7) as f32;
+        cloud.x.push(radius * angle.cos());
+        cloud.y.push(radius * angle.sin());
+        cloud.z.push(at as f32 * 0.005 - 1.0);
+        cloud.intensity.push(20.0);
+        cloud.ring.push((at % 16) as u16);
+        cloud.return_type.push(0);
+    }
+    let time_ns = START_NS + at_ns;
+    Frame {
+        topic,
+        type_name: POINT_CLOUD_TYPE,
+        time_ns,
+        data: encode_cloud(&cloud, HeaderMsg::new(time_ns as i64, frame_id).unwrap()).unwrap(),
+    }
+}
+
+fn transform(topic: &'static str, at_ns: u64, parent: &str, child: &str, x: f64) -> Frame {
+    let time_ns = START_NS + at_ns;
+    let transforms = vec![TransformStampedMsg {
+        header: HeaderMsg::new(time_ns as i64, parent).unwrap(),
+        child_frame_id: child,
+        transform: TransformMsg {
+            translation: Vector3Msg { x, y: 0.5, z: 0.0 },
+            rotation: QuaternionMsg {
+                x: 0.0,
+                y: 0.0,
+                z: 0.0,
+                w: 1.0,
+            },
+        },
+    }];
+    Frame {
+        topic,
+        type_name: TF_TYPE,
+        time_ns,
+        data: TfMsg { transforms }.encode().unwrap(),
+    }
+}
+
+#[test]
+fn clouds_of_two_sources_are_the_same_bytes_whatever_has_come_meanwhile() {
+    let lab = Lab::new();
+    let (mut first, mut second) = (Vec::new(), Vec::new());
+    for (child, x) in [("left", 1.0), ("right", -1.0), ("rear", 0.0)] {
+        first.push(transform(TF_STATIC_TOPIC, 0, "base_link", child, x));
+    }
+    for i in 0..6 {
+        let at_ns = (i as u64 + 1) * PERIOD_NS;
+        first.push(transform(TF_TOPIC, at_ns - 1, "map", "base_link", i as f64));
+        // Whether these are known decides where a cloud is put: a look at what has come by now may find any of them.
+        for later in 1..4 {
+            let after_ns = at_ns + later * PERIOD_NS / 8;
+            second.push(transform(
+                TF_TOPIC,
+                after_ns,
+                "map",
+                "base_link",
+                i as f64 + later as f64 * 0.1,
+            ));
+        }
+        first.push(cloud(LEFT, "left", at_ns, i));
+        if i < 5 {
+            second.push(cloud(RIGHT, "right", at_ns + PERIOD_NS / 4 + 1, i));
+        }
+        second.push(cloud(REAR, "rear", at_ns + PERIOD_NS / 2, i));
+    }
+    for late in 7..9 {
+        second.push(cloud(REAR, "rear", late * PERIOD_NS, 0));
+    }
+    second.sort_by_key(|frame| frame.time_ns);
+    tiny::write_bag(&lab.path("first.mcap"), &first);
+    tiny::write_bag(&lab.path("second.mcap"), &second);
+    std::fs::write(lab.path("clouds.yaml"), CLOUDS).unwrap();
+    let mut written: Option<(Vec<u8>, Vec<u8>)> = None;
+    for run in 0..8_u64 {
+        let settings = [
+            format!(
+                "device.fault={{ seed: {run}, faults: [ {{ kind: slow, factor: {}, at: {{ chance_per_million: 300000 }} }} ] }}",
+                2 + run % 4 * 5
+            ),
+            format!("device.queues={}", 1 + run % 2),
+            format!("channels.default.capacity={}", 1 + run % 5),
+        ];
+        let mut command = tiny::sensorium();
+        command.arg("run").arg(lab.path("clouds.yaml"));
+        command.args(["--deterministic", "--format", "json"]);
+        for setting in &settings {
+            command.args(["--set", setting]);
+        }
+        command.env("TOKIO_WORKER_THREADS", (1 + run % 4).to_string());
+        let outcome = tiny::outcome(&mut command);
+        assert_eq!(outcome.code, Some(0), "{outcome:?}");
+        let files = (read(&lab.path("out.jsonl")), read(&lab.path("out.mcap")));
+        match &written {
+            None => written = Some(files),
+            Some(written) => {
+                assert!(
+                    files.0 == written.0,
+                    "JSON lines of run {run} differ: {settings:?}"
+                );
+                assert!(
+                    files.1 == written.1,
+                    "the recording of run {run} differs: {settings:?}"
+                );
+            }
+        }
+    }
+    let (lines, _) = written.unwrap();
+    let lines = tiny::json_lines(std::str::from_utf8(&lines).unwrap());
+    let clouds: Vec<&Value> = lines
+        .iter()
+        .filter(|line| line["stream"] == "/lidar/all")
+        .collect();
+    assert!(!clouds.is_empty());
+    // The set that nothing completed comes after all that was played.
+    let last = lines.last().unwrap();
+    assert_eq!(
+        (&last["stream"], &last["missing"]),
+        (&Value::from("/lidar/all"), &Value::from(vec![RIGHT]))
+    );
 }

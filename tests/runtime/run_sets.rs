@@ -263,6 +263,38 @@ fn two_sensors_that_see_a_half_each_find_what_one_finds_that_sees_the_whole() {
 }
 
 #[test]
+fn clouds_are_made_where_no_detector_takes_them() {
+    let lab = Lab::new();
+    bag(&lab, 3, |_, _| ());
+    let (nodes, _) = HALVES.split_once("  detector:").unwrap();
+    let done = run(&lab, nodes, &[]);
+    assert_eq!((done.code, done.drops()), (Some(0), Vec::new()), "{done:?}");
+    assert_eq!(streams(&done)["pair"], [3, 3, 0]);
+}
+
+#[test]
+fn a_closed_loop_goes_on_where_members_wait_for_others() {
+    let lab = Lab::new();
+    bag(&lab, 2, |_, _| ());
+    let nodes = HALVES.split_once("  jsonl:").unwrap().0;
+    let text = format!(
+        "pipeline: halves\ndevice: {{ queues: 2, arena_mib: 512, frame_deadline_ms: 600000 }}\nmodels:\n  centerpoint: \
+         {MODEL}\nnodes:\n  bag: {{ kind: source, bag: bag.mcap, topics: [{LEFT}, {RIGHT}] }}\n{nodes}"
+    );
+    std::fs::write(lab.path("halves.yaml"), text).unwrap();
+    let mut command = sensorium();
+    command.current_dir(lab.path("")).args(["bench", "halves.yaml"]);
+    command.args(["--scenario", "single-stream", "--queries", "6", "--warm-up", "0"]);
+    let done = outcome(command.args(["--format", "json"]));
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let result: Value = serde_json::from_str(&done.out).unwrap();
+    let queries = &result["queries"];
+    // Three sets of two members each, with one result each.
+    let counted = ["offered", "frames", "completed", "dropped"].map(|key| queries[key].as_u64());
+    assert_eq!(counted, [Some(6), Some(3), Some(3), Some(0)], "{queries}");
+}
+
+#[test]
 fn a_sensor_that_drops_makes_clouds_that_say_what_is_missing() {
     let lab = Lab::new();
     bag(&lab, 4, |number, frames| match number {

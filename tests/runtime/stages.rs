@@ -104,6 +104,7 @@ fn run(workers: usize, slots: usize, count: u64, abort_before: Option<u64>) -> R
                     device_restarts: 0,
                     turn: Turn::default(),
                     world_from_sensor: None,
+                    transforms: None,
                 },
                 message: Arc::new(Message {
                     topic: "s".into(),
@@ -168,4 +169,13 @@ fn an_abort_drops_what_waits_and_counts_it() {
         50
     );
     assert!(ran.came_out.is_sorted());
+}
+
+#[test]
+fn an_abort_reaches_a_frame_that_waits_for_a_slot() {
+    // Without a slot no frame is ever admitted.
+    let ran = run(1, 0, 3, Some(2));
+    assert!(ran.came_out.is_empty());
+    let drops: Vec<_> = ran.account.drops.iter().map(|d| (d.reason, d.count)).collect();
+    assert_eq!(drops, [(DropReason::ShuttingDown, 3)]);
 }

@@ -97,6 +97,7 @@ fn frames_drops_restarts_and_stage_times_reach_the_metrics() {
                 frame,
                 stamp_ns: 0,
                 times: &times,
+                deadline_ns: None,
                 published_wall_ns: None,
             });
         }

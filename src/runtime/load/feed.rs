@@ -38,7 +38,7 @@ impl Track {
 pub(super) struct Lane {
     pub(super) track: usize,
     pub(super) name: Arc<str>,
-    /// Nodes that take its messages.
+    /// Results that come of one of its messages.
     pub(super) receivers: u64,
 }
 
@@ -76,13 +76,11 @@ impl LoadFeed {
         }
     }
 
-    /// The transforms that belong before a LiDAR message, each once, in the order of the recording.
+    /// The transforms that belong before a message of the first LiDAR, each once, in the order of the recording; before
+    /// one of the first stream where there is no LiDAR.
     fn transforms_before(&self, progress: &mut TransformsSent, turn: u64) -> Vec<Result<Message, CdrError>> {
-        let Some(track) = self
-            .tracks
-            .iter()
-            .find(|track| track.topic.sensor == Sensor::Lidar)
-        else {
+        let lidar = |track: &&Track| track.topic.sensor == Sensor::Lidar;
+        let Some(track) = self.tracks.iter().find(lidar).or(self.tracks.first()) else {
             return Vec::new();
         };
         let mut due = Vec::new();
@@ -148,7 +146,6 @@ impl Feed for LoadFeed {
             Until::For(_) => u64::MAX,
         };
         let mut sent = TransformsSent::default();
-        let mut frames_before = stage.frames_in();
         let mut measured = 0;
         for query in 0..load.most_queries {
             let (turn, lane) = (query / lanes, &self.lanes[(query % lanes) as usize]);
@@ -201,11 +198,8 @@ impl Feed for LoadFeed {
                 tally.gave_up.store(1, Ordering::Release);
                 break;
             }
-            if period_ns.is_none() {
-                frames_before += lane.receivers;
-                if !stage.settled(frames_before) {
-                    return;
-                }
+            if period_ns.is_none() && !stage.settled() {
+                return;
             }
         }
     }
@@ -214,6 +208,51 @@ impl Feed for LoadFeed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::io::messages::{IMAGE_TYPE, TF_TYPE};
+
+    /// Images of a camera that moves, and no LiDAR: its transforms are offered before them all the same.
+    #[test]
+    fn transforms_come_before_the_images_of_a_bag_without_points() {
+        let message = |topic: &str, type_name: &str, log_time_ns| Message {
+            topic: topic.into(),
+            type_name: type_name.into(),
+            log_time_ns,
+            data: Vec::new(),
+            beside: Vec::new(),
+            parts: Vec::new(),
+        };
+        let tf = |time_ns| message("/tf", TF_TYPE, time_ns);
+        let image = |time_ns| message("/front", IMAGE_TYPE, time_ns);
+        let feed = LoadFeed {
+            played: [tf(1), image(2), tf(3), tf(4), image(5)].into(),
+            transforms: vec![0, 2, 3],
+            tracks: vec![Track {
+                topic: PlayedTopic::new("/front", Sensor::Camera),
+                places: vec![1, 4],
+                period_ns: 3,
+                span_ns: 3,
+            }],
+            lanes: Vec::new(),
+            load: Load {
+                arrivals: Arrivals::AfterLast,
+                copies: 1,
+                warm_up: Duration::ZERO,
+                until: Until::Queries(2),
+                most_queries: 2,
+                give_up_after: None,
+                memory_bytes: 0,
+                messages: Arc::default(),
+                tally: Arc::default(),
+            },
+        };
+        let mut sent = TransformsSent::default();
+        let mut times_of = |turn| -> Vec<u64> {
+            let due = feed.transforms_before(&mut sent, turn).into_iter();
+            due.filter_map(|message| Some(message.ok()?.log_time_ns))
+                .collect()
+        };
+        assert_eq!([times_of(0), times_of(1)], [vec![1], vec![3, 4]]);
+    }
 
     #[test]
     fn a_track_begins_again_one_period_after_its_end() {

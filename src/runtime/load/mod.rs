@@ -119,7 +119,7 @@ impl fmt::Debug for Loaded {
 
 impl Load {
     /// Takes the messages of `feed` into memory, unless that was done before, and makes the feed and the topics that
-    /// take its place. `receivers` tells how many nodes take messages of a sensor.
+    /// take its place. `receivers` tells how many results come of a message of a stream.
     ///
     /// # Errors
     /// [`RuntimeError::Source`] for a feed without messages that fit into the memory, and for a place that cannot be read.
@@ -128,7 +128,7 @@ impl Load {
         node: &str,
         feed: Box<dyn Feed>,
         topics: &[PlayedTopic],
-        receivers: impl Fn(Sensor) -> u64,
+        receivers: impl Fn(&PlayedTopic) -> u64,
     ) -> Result<(LoadFeed, Vec<PlayedTopic>), RuntimeError> {
         let refuse = |reason: String| RuntimeError::Source {
             node: node.to_owned(),
@@ -175,10 +175,14 @@ impl Load {
         let mut lanes = Vec::new();
         for copy in 0..self.copies.max(1) {
             for (track, of) in tracks.iter().enumerate() {
+                let stream = PlayedTopic {
+                    name: copy_name(&of.topic.name, copy),
+                    sensor: of.topic.sensor,
+                };
                 lanes.push(Lane {
                     track,
-                    name: copy_name(&of.topic.name, copy),
-                    receivers: receivers(of.topic.sensor),
+                    receivers: receivers(&stream),
+                    name: stream.name,
                 });
             }
         }

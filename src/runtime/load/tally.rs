@@ -80,7 +80,7 @@ impl LoadTally {
         self.queries.load(Ordering::Acquire)
     }
 
-    /// Frames that those messages made: one for each node that takes them.
+    /// Results that come of those messages: one for each node that takes them, and one for a set.
     #[must_use]
     pub fn frames(&self) -> u64 {
         self.frames.load(Ordering::Acquire)

@@ -263,6 +263,7 @@ impl DeviceOwner {
         let Flight {
             lane, mut members, ..
         } = flight;
+        self.live.device().came_back(members.len() as u64);
         for (position, member) in members.drain(..).enumerate() {
             let mut meta = member.meta;
             let first = self.known.insert(meta.id.stream);

@@ -11,13 +11,15 @@ use kameo::mailbox::{MailboxReceiver, Signal};
 use metrics::Counter;
 
 use super::matcher::{MatchedSet, Matcher, Outcome, Unused};
+use super::waiting::Waiting;
+use crate::io::tf::TfBuffer;
 use crate::runtime::channel::{Receiver, Sender};
 use crate::runtime::control::{Board, Places, StreamFlow, StreamSwitch};
 use crate::runtime::frame::{FrameMeta, Message, Part, SET_TYPE, Sample};
 use crate::runtime::ros::Audience;
 use crate::runtime::shutdown::Shutdown;
 use crate::runtime::supervision::{ActorWatch, Supervised};
-use crate::runtime::turns::{Turn, Turns};
+use crate::runtime::turns::{LastTurn, Turn, Turns};
 use crate::telemetry::{DropReason, FrameId, Ledger, MonotonicClock, Stage};
 
 /// One receiver of sets, or of the clouds made of them.
@@ -97,6 +99,8 @@ pub(super) struct Synchroniser {
     pub(super) reference: Option<usize>,
     pub(super) matcher: Matcher<Item>,
     pub(super) input: Receiver<Sample<()>>,
+    /// In a deterministic run: what was taken from the channels at once, in order.
+    pub(super) in_turn: VecDeque<Sample<()>>,
     /// Name of the stream of sets.
     pub(super) stream: Arc<str>,
     pub(super) outlets: Vec<SetOutlet>,
@@ -111,6 +115,12 @@ pub(super) struct Synchroniser {
     pub(super) turns: Option<Arc<Turns>>,
     /// Turn of the newest message, and how many sets were made since it came.
     pub(super) turn: (Turn, usize),
+    /// The turn of what is made when nothing comes any more, in a deterministic run.
+    pub(super) last_turn: Option<LastTurn>,
+    /// The transforms that were known when the newest message was released, in a deterministic run.
+    pub(super) transforms: Option<Arc<TfBuffer>>,
+    /// Members that wait for others.
+    pub(super) waiting: Waiting,
     pub(super) watch: ActorWatch,
     /// The frame that is being taken up.
     pub(super) held: Option<FrameId>,
@@ -163,14 +173,18 @@ impl kameo::Actor for Synchroniser {
                 // What has come is looked at before it is said not to have come.
                 biased;
                 signal = mailbox.recv() => return Ok(signal),
-                sample = self.input.recv() => match sample {
+                sample = next_member(&mut self.input, &mut self.in_turn, self.turns.is_some()) => match sample {
                     Some(sample) => self.take(sample).await,
                     None => {
                         let mut outcomes = Vec::new();
                         self.matcher.flush(&mut outcomes);
                         self.exhausted = true;
                         self.outcomes.extend(outcomes);
+                        if let Some(last) = &self.last_turn {
+                            self.turn = (last.turn(), 0);
+                        }
                         self.settle().await;
+                        self.last_turn = None;
                     }
                 },
                 () = expires, if expiry.is_some() => self.expire().await,
@@ -196,7 +210,7 @@ impl Synchroniser {
         self.settle().await;
     }
 
-    async fn take(&mut self, sample: Sample<()>) {
+    async fn take(&mut self, mut sample: Sample<()>) {
         if self.shutdown.is_aborting() {
             self.drop_item(&sample, DropReason::ShuttingDown);
             return;
@@ -212,6 +226,9 @@ impl Synchroniser {
         self.watch.actor_meets_frame().await;
         self.held = None;
         self.turn = (sample.meta.turn, 0);
+        // Of those that wait, only the newest one's are of use.
+        self.transforms = sample.meta.transforms.take();
+        self.waiting.taken();
         let stamp_ns = sample.meta.stamp_ns;
         let arrival_ns = i64::try_from(sample.message.log_time_ns).unwrap_or(i64::MAX);
         self.last = Some((arrival_ns, Instant::now()));
@@ -229,6 +246,7 @@ impl Synchroniser {
 
     /// Does what comes of messages and of time.
     async fn settle(&mut self) {
+        self.waiting.begin(self.outcomes.iter());
         while let Some(outcome) = self.outcomes.pop_front() {
             match outcome {
                 Outcome::Set(set) if self.shutdown.is_aborting() => {
@@ -280,6 +298,7 @@ impl Synchroniser {
                 }
             }
         }
+        self.waiting.done();
     }
 
     fn drop_item(&self, item: &Sample<()>, reason: DropReason) {
@@ -296,9 +315,6 @@ impl Synchroniser {
             self.counts.partial.increment(1);
         }
         let there = || members.iter().flatten();
-        for placed in there().filter(|placed| placed.first) {
-            self.ledger.frame_out(placed.item.meta.id);
-        }
         // A set is as old as its oldest message, but for those that a reference finds waiting.
         let lead = match self.reference.and_then(|reference| members.get(reference)) {
             Some(Some(placed)) => Some(placed),
@@ -316,6 +332,7 @@ impl Synchroniser {
                 times.end(Stage::Ingest, self.clock.now_ns());
                 times
             },
+            transforms: self.transforms.clone(),
             ..lead.item.meta.clone()
         };
         let log_time_ns = there().map(|placed| placed.item.message.log_time_ns).max();
@@ -360,6 +377,10 @@ impl Synchroniser {
             let place = (self.turns.as_ref(), turn.made(0, sets).made(1, position));
             outlet.send(&self.ledger, place, &meta, &message).await;
         }
+        // After the set has come in, so that there is always something under way.
+        for placed in there().filter(|placed| placed.first) {
+            self.ledger.frame_out(placed.item.meta.id);
+        }
     }
 }
 
@@ -389,10 +410,32 @@ impl Supervised for Synchroniser {
                 _ => {}
             }
         }
-        while let Some(sample) = self.input.recv().await {
+        while let Some(sample) = next_member(&mut self.input, &mut self.in_turn, false).await {
             self.drop_item(&sample, DropReason::ShuttingDown);
         }
     }
+}
+
+/// The next message of a member, in the order of its turns where that is asked for. Dropping the future loses nothing.
+async fn next_member(
+    input: &mut Receiver<Sample<()>>,
+    in_turn: &mut VecDeque<Sample<()>>,
+    ordered: bool,
+) -> Option<Sample<()>> {
+    if in_turn.is_empty() {
+        let first = input.recv().await?;
+        if !ordered {
+            return Some(first);
+        }
+        // Sources release one message after the other, each once the one before is in its channels: all that comes
+        // before this one is there, whichever channel it is in.
+        in_turn.push_back(first);
+        while let Some(sample) = input.try_recv() {
+            in_turn.push_back(sample);
+        }
+        in_turn.make_contiguous().sort_by_key(|sample| sample.meta.turn);
+    }
+    in_turn.pop_front()
 }
 
 /// A time in seconds, all of its digits.

@@ -9,7 +9,7 @@ use super::merge::{MergeError, MergeInput, merge_clouds};
 use crate::io::cdr::CdrError;
 use crate::io::cloud::{self, CloudError, ReadOptions};
 use crate::io::messages::{HeaderMsg, POINT_CLOUD_TYPE, PointCloud2Msg, field_type};
-use crate::io::tf::{TfError, Transform};
+use crate::io::tf::{TfBuffer, TfError, Transform};
 use crate::lidar::PointCloud;
 use crate::pipeline::ConcatSettings;
 use crate::runtime::frame::{Message, Part, Sample};
@@ -62,6 +62,39 @@ impl Trouble {
     }
 }
 
+/// Transforms: those that come, or in a deterministic run those that were there.
+struct Known<'a> {
+    poses: &'a Poses,
+    then: Option<&'a TfBuffer>,
+    wait: Duration,
+}
+
+impl Known<'_> {
+    fn lookup(&self, target: &str, source: &str, stamp_ns: i64) -> Result<Transform, TfError> {
+        match self.then {
+            Some(then) => then.lookup(target, source, stamp_ns),
+            None => self.poses.lookup_within(target, source, stamp_ns, self.wait),
+        }
+    }
+}
+
+/// Where the clouds of a set go: to a frame, and from there to the output frame at the set's stamp, where that is another.
+struct Target<'a> {
+    frame: &'a str,
+    output_from: Option<Transform>,
+}
+
+impl Target<'_> {
+    /// From a sensor's frame at its stamp to the output frame at the set's stamp.
+    fn from(&self, part: &Part, known: &Known<'_>) -> Result<Transform, TfError> {
+        let from_sensor = known.lookup(self.frame, &part.frame_id, part.stamp_ns)?;
+        Ok(match &self.output_from {
+            Some(output_from) => output_from.after(&from_sensor),
+            None => from_sensor,
+        })
+    }
+}
+
 impl StageLogic for Concat {
     type In = ();
     type Out = ();
@@ -78,7 +111,17 @@ impl StageLogic for Concat {
     }
 
     fn work(&self, mut sample: Sample<()>, (): ()) -> Result<Sample<()>, DropReason> {
-        let merged = self.merge(&sample)?;
+        let then = sample.meta.transforms.take();
+        let merged = self.merge(&sample, then.as_deref())?;
+        // Of the cloud's own frame, not of the sensor whose message leads the set.
+        sample.meta.world_from_sensor = then.and_then(|then| {
+            let found = then.lookup(
+                self.poses.world(),
+                &self.settings.output_frame,
+                sample.meta.stamp_ns,
+            );
+            found.ok().map(|pose| pose.matrix())
+        });
         sample.meta.stream = Arc::clone(&self.stream);
         sample.meta.frame_id = self.settings.output_frame.as_str().into();
         sample.meta.times.end(Stage::Ingest, self.clock.now_ns());
@@ -87,13 +130,14 @@ impl StageLogic for Concat {
     }
 
     async fn emit(&self, sample: Sample<()>) {
-        self.ledger.frame_out(sample.meta.id);
         for (position, outlet) in self.outlets.iter().enumerate() {
             let place = (self.turns.as_ref(), sample.meta.turn.made(2, position));
             outlet
                 .send(&self.ledger, place, &sample.meta, &sample.message)
                 .await;
         }
+        // After the cloud has come in, so that there is always something under way.
+        self.ledger.frame_out(sample.meta.id);
         if let Some(turns) = &self.turns {
             turns.settle(sample.meta.id);
         }
@@ -101,17 +145,28 @@ impl StageLogic for Concat {
 }
 
 impl Concat {
-    /// One cloud of all that can be read and whose place is known; the others are missing in it.
-    fn merge(&self, sample: &Sample<()>) -> Result<Message, DropReason> {
+    /// One cloud of all that can be read and whose place is known; the others are missing in it. `then` is what was known
+    /// of transforms when the set's last message was released, where nothing else may be asked.
+    fn merge(&self, sample: &Sample<()>, then: Option<&TfBuffer>) -> Result<Message, DropReason> {
         let set = &*sample.message;
         let stamp_ns = sample.meta.stamp_ns;
+        let known = Known {
+            poses: &self.poses,
+            then,
+            wait: Duration::from_millis(self.settings.pose_wait_ms.into()),
+        };
+        let target = self.target(&known, stamp_ns).map_err(|error| {
+            let trouble = Trouble::Pose(error);
+            self.explain(&self.stream, &trouble);
+            trouble.reason()
+        })?;
         let mut parts = set.parts.clone();
         let mut read: Vec<(PointCloud, Transform, bool)> = Vec::with_capacity(parts.len());
         let mut first_trouble = None;
         for part in &mut parts {
             let Some(message) = &part.message else { continue };
             let mut cloud = self.memory().pop().unwrap_or_default();
-            match self.read(message, part, stamp_ns, &mut cloud) {
+            match self.read(message, part, (&known, &target), &mut cloud) {
                 Ok((transform, byte_intensity)) => read.push((cloud, transform, byte_intensity)),
                 Err(trouble) => {
                     self.explain(&part.topic, &trouble);
@@ -161,13 +216,12 @@ impl Concat {
         })
     }
 
-    /// Reads a cloud into `cloud`; returns its transform to the output at the set's stamp, and whether its intensities
-    /// are bytes.
+    /// Reads a cloud into `cloud`; returns its transform to the target, and whether its intensities are bytes.
     fn read(
         &self,
         message: &Message,
         part: &Part,
-        stamp_ns: i64,
+        (known, target): (&Known<'_>, &Target<'_>),
         cloud: &mut PointCloud,
     ) -> Result<(Transform, bool), Trouble> {
         if &*message.type_name != POINT_CLOUD_TYPE {
@@ -180,23 +234,22 @@ impl Concat {
             fields.any(|field| field.name == name && field.datatype == field_type::UINT8)
         };
         let byte_intensity = is_byte("intensity") || is_byte("reflectivity");
-        Ok((self.transform(part, stamp_ns)?, byte_intensity))
+        Ok((target.from(part, known)?, byte_intensity))
     }
 
-    /// From a sensor's frame at its stamp to the output frame at the set's stamp.
-    fn transform(&self, part: &Part, stamp_ns: i64) -> Result<Transform, TfError> {
-        let wait = Duration::from_millis(self.settings.pose_wait_ms.into());
-        let output = &self.settings.output_frame;
-        let lookup =
-            |target: &str, source: &str, stamp_ns| self.poses.lookup_within(target, source, stamp_ns, wait);
-        match &self.settings.world_frame {
-            Some(world) => {
-                let world_from_sensor = lookup(world, &part.frame_id, part.stamp_ns)?;
-                let world_from_output = lookup(world, output, stamp_ns)?;
-                Ok(world_from_output.inverse().after(&world_from_sensor))
-            }
-            None => lookup(output, &part.frame_id, part.stamp_ns),
-        }
+    /// Where the clouds of a set of this stamp go.
+    fn target(&self, known: &Known<'_>, stamp_ns: i64) -> Result<Target<'_>, TfError> {
+        let output = self.settings.output_frame.as_str();
+        Ok(match self.settings.world_frame.as_deref() {
+            Some(world) => Target {
+                frame: world,
+                output_from: Some(known.lookup(world, output, stamp_ns)?.inverse()),
+            },
+            None => Target {
+                frame: output,
+                output_from: None,
+            },
+        })
     }
 
     /// Tells of a cloud that is left out, once for each sensor and kind of trouble.

@@ -5,6 +5,7 @@
 //! - `nearest`, `latest`: the two rules of matching.
 //! - `actor`: the matcher between sources and what takes sets.
 //! - `merge`: one cloud of several; `concat`: the stage that does it.
+//! - `waiting`: how many members wait for others.
 //! - `start`: the nodes of a pipeline as actors.
 
 mod actor;
@@ -15,8 +16,9 @@ mod matcher;
 mod merge;
 mod nearest;
 mod start;
+mod waiting;
 
 pub use matcher::{MatchSettings, MatchedSet, Matcher, Outcome, Placed, Unused};
 pub use merge::{MergeError, MergeInput, Merged, merge_clouds};
 
-pub(super) use start::{StartedSets, members_of, sensor_of, start_sets, streams, world_frame};
+pub(super) use start::{StartedSets, members_of, results_of_messages, start_sets, streams, world_frame};

@@ -8,8 +8,9 @@ use futures_util::stream::FuturesUnordered;
 use super::actor::{SetCounters, SetOutlet, Synchroniser};
 use super::concat::Concat;
 use super::matcher::{MatchSettings, Matcher};
+use super::waiting::Waiting;
 use crate::perception::Sensor;
-use crate::pipeline::{MatchRule, MemberSensor, NodeKind, Pipeline, Rate, SyncMember, SyncSettings};
+use crate::pipeline::{MatchRule, MemberSensor, Node, NodeKind, Pipeline, Rate, SyncMember, SyncSettings};
 use crate::runtime::RuntimeError;
 use crate::runtime::channel::Sender;
 use crate::runtime::control::StreamSwitch;
@@ -35,7 +36,7 @@ pub(in crate::runtime) fn members_of(
 ) -> Result<Vec<SyncMember>, RuntimeError> {
     let mut members: Vec<SyncMember> = Vec::new();
     for (name, settings) in syncs(pipeline) {
-        if is_fed(pipeline, name, source) {
+        if pipeline.feeds(source, name) {
             for member in resolved(pipeline, settings)? {
                 if !members.iter().any(|known| known.topic == member.topic) {
                     members.push(member);
@@ -44,6 +45,41 @@ pub(in crate::runtime) fn members_of(
         }
     }
     Ok(members)
+}
+
+/// How many results come of a message of a member, by the names of the node and of the topic: a set has one at each detector
+/// behind it, which counts with the message that leads it.
+///
+/// # Errors
+/// [`RuntimeError::Ros2`] for names that ROS 2 does not allow.
+pub(in crate::runtime) fn results_of_messages(
+    pipeline: &Pipeline,
+) -> Result<impl Fn(&str, &str) -> u64, RuntimeError> {
+    let mut leads: Vec<(String, String, u64)> = Vec::new();
+    for (name, settings) in syncs(pipeline) {
+        let lead = match settings.policy {
+            MatchRule::Latest { reference, .. } => reference,
+            MatchRule::Within { .. } => 0,
+        };
+        let fed_by = |from: &str| {
+            let nodes = pipeline.nodes.iter();
+            nodes
+                .filter(|node| pipeline.feeds(from, &node.name))
+                .collect::<Vec<_>>()
+        };
+        let behind = fed_by(name).into_iter().map(|node| match node.kind {
+            NodeKind::Concat(_) => fed_by(&node.name).len(),
+            _ => 1,
+        });
+        let results = behind.sum::<usize>() as u64;
+        if let Some(member) = resolved(pipeline, settings)?.into_iter().nth(lead) {
+            leads.push((name.to_owned(), member.topic, results));
+        }
+    }
+    Ok(move |node: &str, topic: &str| {
+        let led = leads.iter().find(|(name, lead, _)| name == node && lead == topic);
+        led.map_or(0, |(.., results)| *results)
+    })
 }
 
 /// The frame in which vehicles move, for a node that needs transforms.
@@ -63,7 +99,7 @@ pub(in crate::runtime) fn world_frame(pipeline: &Pipeline) -> Option<&str> {
 
 /// Streams of sets and clouds by the node that makes them, as sinks know them.
 pub(in crate::runtime) fn streams(pipeline: &Pipeline) -> Vec<(String, Vec<PlayedTopic>)> {
-    let stream = |node: &crate::pipeline::Node| match &node.kind {
+    let stream = |node: &Node| match &node.kind {
         NodeKind::Sync(settings) => Some((settings.stream.clone(), Sensor::Set)),
         NodeKind::Concat(settings) => Some((settings.stream.clone(), Sensor::Lidar)),
         _ => None,
@@ -82,11 +118,6 @@ fn syncs(pipeline: &Pipeline) -> impl Iterator<Item = (&str, &SyncSettings)> {
         NodeKind::Sync(settings) => Some((node.name.as_str(), settings)),
         _ => None,
     })
-}
-
-fn is_fed(pipeline: &Pipeline, node: &str, by: &str) -> bool {
-    let mut edges = pipeline.edges.iter();
-    edges.any(|edge| edge.to == node && edge.from == by)
 }
 
 /// The members with their topics as the ROS 2 node has them.
@@ -117,6 +148,8 @@ pub(in crate::runtime) struct SetOutlets {
     pub(in crate::runtime) node: String,
     /// Topics of its members.
     pub(in crate::runtime) topics: Vec<Arc<str>>,
+    /// Its sets go to a node that brings clouds to one frame.
+    pub(in crate::runtime) to_concat: bool,
     /// Channel into it from each source, by the name of its node.
     pub(in crate::runtime) inlets: BTreeMap<String, Sender<Sample<()>>>,
 }
@@ -182,7 +215,7 @@ pub(in crate::runtime) fn start_sets(
         );
         endings.push(start_stage(&node.name, stage, shared));
     }
-    for (name, settings) in syncs(pipeline) {
+    for (position, (name, settings)) in syncs(pipeline).enumerate() {
         let members = resolved(pipeline, settings)?;
         check_members(pipeline, name, &members, sources)?;
         let topics: Vec<Arc<str>> = members
@@ -202,6 +235,7 @@ pub(in crate::runtime) fn start_sets(
             },
             matcher: Matcher::new(MatchSettings::from(settings)),
             input,
+            in_turn: VecDeque::new(),
             stream: settings.stream.as_str().into(),
             outlets: Outlets {
                 pipeline,
@@ -217,6 +251,9 @@ pub(in crate::runtime) fn start_sets(
             last: None,
             turns: shared.turns.clone(),
             turn: (Turn::default(), 0),
+            last_turn: shared.turns.as_ref().map(|turns| turns.after_all(position)),
+            transforms: None,
+            waiting: Waiting::new(&shared.ledger),
             watch: watch.clone(),
             held: None,
             outcomes: VecDeque::new(),
@@ -232,6 +269,7 @@ pub(in crate::runtime) fn start_sets(
         started.outlets.push(SetOutlets {
             node: name.to_owned(),
             topics,
+            to_concat: concat_behind(pipeline, name).is_some(),
             inlets,
         });
     }
@@ -242,13 +280,19 @@ pub(in crate::runtime) fn start_sets(
 fn pace(pipeline: &Pipeline, node: &str, sources: &[OpenSource], lossless: bool) -> Option<f64> {
     let mut feeding = sources
         .iter()
-        .filter(|source| is_fed(pipeline, node, &source.node) && !lossless);
+        .filter(|source| pipeline.feeds(&source.node, node) && !lossless);
     let first = feeding.next()?;
     match (first.settings.subscribe, first.settings.rate) {
         (Some(_), _) => Some(1.0),
         (None, Rate::Times(times)) => Some(times),
         (None, Rate::Max) => None,
     }
+}
+
+/// A node that makes one cloud of the sets of another.
+fn concat_behind<'a>(pipeline: &'a Pipeline, sync: &str) -> Option<&'a Node> {
+    let mut nodes = pipeline.nodes.iter();
+    nodes.find(|node| matches!(node.kind, NodeKind::Concat(_)) && pipeline.feeds(sync, &node.name))
 }
 
 /// Every member is played by one of the sources, and is of the sensor that it should be of.
@@ -258,21 +302,14 @@ fn check_members(
     members: &[SyncMember],
     sources: &[OpenSource],
 ) -> Result<(), RuntimeError> {
-    let feeding = || {
-        sources
-            .iter()
-            .filter(|source| is_fed(pipeline, node, &source.node))
-    };
+    let feeding = || sources.iter().filter(|source| pipeline.feeds(&source.node, node));
     let refuse = |reason: String| {
         Err(RuntimeError::Source {
             node: node.to_owned(),
             reason,
         })
     };
-    let to_concat = pipeline
-        .nodes
-        .iter()
-        .find(|other| matches!(other.kind, NodeKind::Concat(_)) && is_fed(pipeline, &other.name, node));
+    let to_concat = concat_behind(pipeline, node);
     for member in members {
         let topic = &member.topic;
         let of_source = |source: &OpenSource| {
@@ -296,7 +333,7 @@ fn check_members(
             }
             _ => return refuse(format!("member {topic} comes from several of its sources")),
         };
-        let wanted = member.sensor.map(sensor_of);
+        let wanted = member.sensor.map(MemberSensor::sensor);
         if let Some(wanted) = wanted.filter(|wanted| *wanted != sensor) {
             return refuse(format!("member {topic} should send {wanted}, and sends {sensor}"));
         }
@@ -308,14 +345,6 @@ fn check_members(
         }
     }
     Ok(())
-}
-
-/// What a member sends, in the words of models.
-pub(in crate::runtime) const fn sensor_of(member: MemberSensor) -> Sensor {
-    match member {
-        MemberSensor::Camera => Sensor::Camera,
-        MemberSensor::Lidar => Sensor::Lidar,
-    }
 }
 
 /// Finds the ways out of a node.
@@ -334,11 +363,11 @@ impl Outlets<'_> {
         stream: &str,
         concats: &mut HashMap<(String, String), Sender<Sample<()>>>,
     ) -> Vec<SetOutlet> {
-        let fed: Vec<&crate::pipeline::Node> = self
+        let fed: Vec<&Node> = self
             .pipeline
             .nodes
             .iter()
-            .filter(|node| is_fed(self.pipeline, &node.name, from))
+            .filter(|node| self.pipeline.feeds(from, &node.name))
             .collect();
         let mut outlets = Vec::new();
         for node in &fed {

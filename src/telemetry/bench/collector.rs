@@ -77,10 +77,12 @@ impl Collector {
         if inner.streams[stream].is_empty() {
             inner.streams[stream] = Arc::clone(name);
         }
+        let deadline_ns = inner.recorder.options().deadline_ns;
         inner.recorder.record(&Observation {
             frame,
             stamp_ns,
             times,
+            deadline_ns,
             published_wall_ns: None,
         });
         inner.samples.push(Sample {

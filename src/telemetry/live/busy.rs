@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 /// The share is taken over so long a time.
 const WINDOW_NS: u64 = 10_000_000_000;
+/// Intervals that are remembered: more than those of the frames on the device at a time.
+const SPANS: usize = 64;
 /// Looks at the gauge that are remembered.
 const LOOKS: usize = 64;
 
@@ -20,11 +22,21 @@ pub struct DeviceGauge {
     looks: Mutex<VecDeque<Look>>,
 }
 
-/// Sum of the intervals in which one queue was busy, which may be told with overlaps but not out of order.
+/// Sum of the intervals in which one queue was busy. They may overlap, and come in any order: with several frames on the
+/// device, the read of one ends before the upload of the next is told of.
 #[derive(Debug, Default)]
 struct BusyTime {
     sum_ns: AtomicU64,
-    until_ns: AtomicU64,
+    told: Mutex<Told>,
+}
+
+/// What was counted.
+#[derive(Debug, Default)]
+struct Told {
+    /// The last intervals, from start to end in nanoseconds: apart from each other, in their order.
+    spans: VecDeque<(u64, u64)>,
+    /// What is before this was counted, as far as it was told.
+    before_ns: u64,
 }
 
 /// What was read at one time.
@@ -52,9 +64,29 @@ pub struct DeviceReading {
 
 impl BusyTime {
     fn add(&self, start_ns: u64, end_ns: u64) {
-        let until_ns = self.until_ns.fetch_max(end_ns, Ordering::Relaxed);
-        let busy_ns = end_ns.saturating_sub(start_ns.max(until_ns));
-        self.sum_ns.fetch_add(busy_ns, Ordering::Relaxed);
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut start_ns, mut end_ns) = (start_ns.max(told.before_ns), end_ns);
+        if start_ns >= end_ns {
+            return;
+        }
+        // The intervals that it touches become one with it.
+        let from = told.spans.partition_point(|&(_, end)| end < start_ns);
+        let to = told.spans.partition_point(|&(start, _)| start <= end_ns);
+        let mut counted_ns = 0;
+        for (start, end) in told.spans.drain(from..to) {
+            counted_ns += end - start;
+            start_ns = start_ns.min(start);
+            end_ns = end_ns.max(end);
+        }
+        told.spans.insert(from, (start_ns, end_ns));
+        if told.spans.len() > SPANS
+            && let Some((_, end)) = told.spans.pop_front()
+        {
+            told.before_ns = end;
+        }
+        drop(told);
+        self.sum_ns
+            .fetch_add(end_ns - start_ns - counted_ns, Ordering::Relaxed);
     }
 
     fn sum_ns(&self) -> u64 {
@@ -66,7 +98,11 @@ impl DeviceGauge {
     /// A trace was replayed from `start_ns` to `end_ns` of the run's clock.
     pub fn replayed(&self, start_ns: u64, end_ns: u64) {
         self.replay.add(start_ns, end_ns);
-        self.frames.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// So many frames came back, of one replay.
+    pub fn came_back(&self, frames: u64) {
+        self.frames.fetch_add(frames, Ordering::Relaxed);
     }
 
     /// Something was uploaded or read from `start_ns` to `end_ns` of the run's clock.
@@ -133,7 +169,40 @@ mod tests {
         let _ = gauge.read(21 * S);
         // From 20 s: the look at 10 s is older than the window, and so is not needed any more.
         assert_eq!(gauge.read(31 * S).replay_utilisation, 0.0);
-        assert_eq!(gauge.read(31 * S).frames, 2);
+    }
+
+    /// Two frames on the device at a time: the second is uploaded while the first replays, and is told of when it is back.
+    #[test]
+    fn transfers_of_two_flights_count_although_they_are_told_out_of_order() {
+        let gauge = DeviceGauge::default();
+        for (start, end) in [(0, 1), (5, 6), (1, 3), (9, 10)] {
+            gauge.transferred(start * S, end * S);
+        }
+        assert_eq!(gauge.read(10 * S).transfer_busy_s, 5.0);
+        // Over a gap, over a part, and within what was told.
+        gauge.transferred(2 * S, 6 * S);
+        gauge.transferred(4 * S, 7 * S);
+        gauge.transferred(6 * S, 7 * S);
+        assert_eq!(gauge.read(10 * S).transfer_busy_s, 8.0);
+    }
+
+    #[test]
+    fn what_is_remembered_of_intervals_does_not_grow() {
+        let gauge = DeviceGauge::default();
+        for second in 0..1_000 {
+            gauge.replayed(2 * second * S, (2 * second + 1) * S);
+        }
+        assert_eq!(gauge.read(2_000 * S).replay_busy_s, 1_000.0);
+        assert_eq!(gauge.replay.told.lock().unwrap().spans.len(), SPANS);
+    }
+
+    #[test]
+    fn the_frames_of_a_batch_all_count() {
+        let gauge = DeviceGauge::default();
+        gauge.replayed(0, S);
+        gauge.came_back(4);
+        gauge.came_back(1);
+        assert_eq!(gauge.read(S).frames, 5);
     }
 
     #[test]

@@ -13,7 +13,7 @@ const STILL_NS: f64 = 5e9;
 const KEPT_FOR_RATE: usize = 32;
 
 /// The last `KEPT` values of something, in nanoseconds.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Last<const KEPT: usize> {
     values_ns: Vec<u64>,
     next: usize,
@@ -78,13 +78,13 @@ pub struct StageReading {
 }
 
 /// The last frames of each stream, and of all of them at each stage.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Recent {
     streams: Vec<StreamLast>,
     stages: [(Last<KEPT>, Last<KEPT>); Stage::COUNT],
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct StreamLast {
     total: Last<KEPT>,
     published: Last<KEPT_FOR_RATE>,

@@ -114,7 +114,11 @@ impl Live {
         let accounts = run.as_ref().map_or_else(Vec::new, |run| run.frames.accounts());
         let results = run.as_ref().map_or_else(Vec::new, |run| run.results.accounts());
         let misses = lock(&self.inner.misses).clone();
-        let recent = lock(&self.inner.recent);
+        // Copies: every result takes these locks, and none waits until a page is made.
+        let recent = lock(&self.inner.recent).clone();
+        let device = lock(&self.inner.device_name).clone();
+        let actor_restarts = lock(&self.inner.restarts).clone();
+        let banks = lock(&self.inner.banks).values().cloned().collect();
         let streams = accounts.iter().map(|account| StreamReading {
             name: account.name.to_string(),
             frames_in: account.frames_in,
@@ -136,11 +140,11 @@ impl Live {
             uptime_s: now_ns as f64 * 1e-9,
             queues: self.queues(),
             sinks: results.iter().map(sink_of).collect(),
-            device: lock(&self.inner.device_name).clone(),
+            device,
             device_use: self.inner.device.read(now_ns),
             device_restarts: run.as_ref().map_or(0, |run| run.frames.device_restarts()),
-            actor_restarts: lock(&self.inner.restarts).clone(),
-            banks: lock(&self.inner.banks).values().cloned().collect(),
+            actor_restarts,
+            banks,
             process: ProcessReading::take(),
         }
     }
@@ -190,6 +194,7 @@ mod tests {
         let queue = live.queue("camera", "detector/prepare", 4, clock);
         queue.sent(clock.now_ns());
         live.device().replayed(0, 1_000);
+        live.device().came_back(1);
         live.name_device("cpu: a processor");
         live.banks("temporal", 2, 8);
         live.restarted("detector/prepare");

@@ -99,8 +99,11 @@ fn a_footprint_is_what_the_device_holds_and_says_how_much_is_enough() {
         panic!("{footprint:?}")
     };
     assert!(model.device_bytes <= footprint.used_bytes && model.input_bytes > 0 && model.output_bytes > 0);
+    // As a run makes them: 2 places, a worker and 2 flights before the device, 2 places and one more behind it.
+    let slot_bytes = (5 * model.input_bytes + 3 * model.output_bytes) as u64;
     let enough = (footprint.enough_bytes >> 20).to_string();
     let budget = Budget::new(&vehicle, Some(footprint));
+    assert_eq!(budget.slot_bytes, Some(slot_bytes));
     assert!(!budget.fits());
     assert!(
         budget.findings[0]
