@@ -3,8 +3,12 @@
 use crate::tiny;
 use std::collections::BTreeMap;
 
+use sensorium::io::drive_bag::TF_TOPIC;
+use sensorium::io::messages::{
+    HeaderMsg, QuaternionMsg, TF_TYPE, TfMsg, TransformMsg, TransformStampedMsg, Vector3Msg,
+};
 use serde_json::Value;
-use tiny::{Frame, Lab, Outcome, film, numbered, outcome, raw, sensorium};
+use tiny::{Frame, Lab, Outcome, START_NS, film, numbered, outcome, raw, sensorium};
 
 /// Runs a pipeline file of the lab.
 fn run(lab: &Lab, text: &str, arguments: &[&str]) -> Outcome {
@@ -123,6 +127,77 @@ fn two_cameras_through_one_memory_report_what_each_reports_alone() {
         assert_eq!(of_stream(&lab, "one.jsonl")[topic], together[topic]);
     }
     assert_ne!(together["/front"][3]["objects"], together["/rear"][3]["objects"]);
+}
+
+/// Where the camera of every frame is: 4 m further ahead at each.
+fn camera_moves(after_ns: u64, number: usize) -> Frame {
+    let time_ns = START_NS + after_ns;
+    let transform = TransformStampedMsg {
+        header: HeaderMsg::new(time_ns as i64, "map").unwrap(),
+        child_frame_id: "camera",
+        transform: TransformMsg {
+            translation: Vector3Msg {
+                x: number as f64 * 4.0,
+                y: 0.0,
+                z: 1.5,
+            },
+            // An optical frame: z is ahead, x to the right.
+            rotation: QuaternionMsg {
+                x: -0.5,
+                y: 0.5,
+                z: -0.5,
+                w: 0.5,
+            },
+        },
+    };
+    let transforms = vec![transform];
+    Frame {
+        topic: TF_TOPIC,
+        type_name: TF_TYPE,
+        time_ns,
+        data: TfMsg { transforms }.encode().unwrap(),
+    }
+}
+
+#[test]
+fn the_transforms_of_a_bag_of_images_tell_a_memory_where_the_camera_was() {
+    let lab = Lab::new();
+    let frames = || (0..4).map(|i| (i, i as u64 * PERIOD_NS));
+    let film: Vec<Frame> = frames()
+        .flat_map(|(i, after_ns)| {
+            [
+                camera_moves(after_ns, i),
+                raw("/front", after_ns + 1, &numbered(i).0),
+            ]
+        })
+        .collect();
+    // As the images are stamped a nanosecond later than the last transform, the next one comes before they are released.
+    let ahead = camera_moves(4 * PERIOD_NS, 4);
+    let in_world = CAMERAS.replace("seed: 5,", "seed: 5, world_frame: map,");
+    let objects = |pipeline: &str, clock: &str| {
+        let clock = format!("nodes.cameras.clock={clock}");
+        let arguments = ["--bag", "bag.mcap", "--jsonl", "out.jsonl", "--set", &clock];
+        let done = run(&lab, pipeline, &arguments);
+        assert_eq!((done.code, done.frames()), (Some(0), [4, 4, 0, 0]), "{done:?}");
+        let lines = lab.lines("out.jsonl").into_iter();
+        lines.map(|line| line["objects"].clone()).collect::<Vec<Value>>()
+    };
+    let mut moved = film.clone();
+    moved.push(ahead);
+    moved.sort_by_key(|frame| (frame.type_name != TF_TYPE, frame.time_ns));
+    for frame in moved.iter_mut().filter(|frame| frame.type_name == TF_TYPE) {
+        frame.time_ns = START_NS;
+    }
+    lab.bag(&moved);
+    let still = objects(CAMERAS, "bag");
+    for clock in ["bag", "deterministic"] {
+        let seen = objects(&in_world, clock);
+        assert_eq!(
+            seen[0], still[0],
+            "the first frame has no past to bring to the present"
+        );
+        assert_ne!(seen[1..], still[1..], "{clock}: the camera moved");
+    }
 }
 
 /// The objects of a film's frames from one on.
