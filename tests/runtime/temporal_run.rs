@@ -141,11 +141,12 @@ fn camera_moves(after_ns: u64, number: usize) -> Frame {
                 y: 0.0,
                 z: 1.5,
             },
+            // An optical frame: z is ahead, x to the right.
             rotation: QuaternionMsg {
-                x: 0.0,
-                y: 0.0,
-                z: 0.0,
-                w: 1.0,
+                x: -0.5,
+                y: 0.5,
+                z: -0.5,
+                w: 0.5,
             },
         },
     };
