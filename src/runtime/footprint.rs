@@ -113,7 +113,7 @@ fn count(
         NodeKind::Detector(settings) => Some((&node.name, &settings.model)),
         _ => None,
     });
-    let options = trace_options(device);
+    let options = trace_options(device, pipeline.device.frame_deadline_ms);
     let mut traces = Vec::with_capacity(builders.len());
     let mut models = Vec::with_capacity(builders.len());
     for (builder, (detector, model)) in builders.iter().zip(detectors) {

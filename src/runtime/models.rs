@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::error::{RuntimeError, told};
 use super::owner::{OpenDevice, OpenFailure};
@@ -239,6 +240,7 @@ pub(super) fn open_device(
     restarts: bool,
     mut models: Vec<Box<dyn DeviceModel>>,
 ) -> OpenDevice {
+    let frame_deadline_ms = settings.frame_deadline_ms;
     let faults = &settings.faults;
     let faults = (!faults.faults.is_empty()).then(|| InjectedFaults::new(faults));
     Box::new(move || {
@@ -251,7 +253,7 @@ pub(super) fn open_device(
         if let Some(faults) = &faults {
             opened.device = Box::new(FaultDevice::new(opened.device, faults.clone()));
         }
-        let built = build_all(opened.device.as_mut(), &models).map_err(|error| {
+        let built = build_all(opened.device.as_mut(), &models, frame_deadline_ms).map_err(|error| {
             let failure = match opened.device.health() {
                 DeviceHealth::Lost { reason } => OpenFailure { reason, lost: true },
                 _ => OpenFailure {
@@ -269,14 +271,19 @@ pub(super) fn open_device(
     })
 }
 
-/// How traces are made on a device.
-pub(super) fn trace_options(device: &dyn Device) -> TraceOptions {
-    match device.caps().queues {
+/// How traces are made on a device. A warm-up and a capture take at least a frame's time, so they may take as long as one.
+pub(super) fn trace_options(device: &dyn Device, frame_deadline_ms: u32) -> TraceOptions {
+    let options = match device.caps().queues {
         1 => TraceOptions {
             output_phases: 2,
             ..TraceOptions::default()
         },
         _ => TraceOptions::two_queues(),
+    };
+    let frame = Duration::from_millis(frame_deadline_ms.into());
+    TraceOptions {
+        deadline: options.deadline.max(frame),
+        ..options
     }
 }
 
@@ -284,8 +291,9 @@ pub(super) fn trace_options(device: &dyn Device) -> TraceOptions {
 fn build_all(
     device: &mut dyn Device,
     models: &[Box<dyn DeviceModel>],
+    frame_deadline_ms: u32,
 ) -> Result<Vec<ModelTrace>, Box<dyn std::error::Error + Send + Sync>> {
-    let options = trace_options(device);
+    let options = trace_options(device, frame_deadline_ms);
     let mut traces = Vec::with_capacity(models.len());
     for model in models {
         traces.push(model.build(device, options.clone())?);
