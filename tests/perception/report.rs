@@ -103,7 +103,7 @@ fn simulate(streams: &Streams, names: [&str; 2], frames: u64, period_ns: u64) ->
                 frame,
                 stamp_ns: released_ns as i64,
                 times: &times,
-                deadline_ns: self.latency.options().deadline_ns,
+                deadline_ns: run.latency.options().deadline_ns,
                 published_wall_ns: None,
             });
         }

@@ -277,6 +277,7 @@ mod tests {
                 device_restarts: 0,
                 turn: Turn::default(),
                 world_from_sensor: None,
+                transforms: None,
             },
             message: Arc::new(message(&stream, SET_TYPE, parts)),
             payload: Detected {
