@@ -3,7 +3,7 @@
 //! A page in a browser cannot be kept from giving its own name the address 127.0.0.1 and asking what listens there; the name
 //! stays in the header `Host`, so that what is for this machine alone answers to this machine's names alone.
 
-use std::net::IpAddr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use axum::http::{HeaderMap, header};
 
@@ -15,13 +15,15 @@ pub(super) fn names_this_machine(headers: &HeaderMap) -> bool {
     let Ok(host) = host.to_str() else {
         return false;
     };
-    // The port is whatever leads here, such as that of a tunnel.
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split_once(']').map_or("", |(name, _)| name),
-        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
-    };
-    let address = name.parse::<IpAddr>();
-    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|ip| ip.to_canonical().is_loopback())
+    // The port is whatever leads here, such as that of a tunnel. Colons of an address stand in brackets.
+    if let Some(rest) = host.strip_prefix('[') {
+        let name = rest.split_once(']').map_or("", |(name, _)| name);
+        let address = name.parse::<Ipv6Addr>();
+        return address.is_ok_and(|ip| ip.to_canonical().is_loopback());
+    }
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    let address = name.parse::<Ipv4Addr>();
+    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|ip| ip.is_loopback())
 }
 
 #[cfg(test)]

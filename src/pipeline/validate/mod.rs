@@ -11,7 +11,7 @@ mod temporal;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::camera::Preprocess;
+use super::camera::{CameraSettings, Preprocess};
 use super::connect;
 use super::load::Overrides;
 use super::problem::Problem;
@@ -218,16 +218,18 @@ impl Validator<'_> {
         let settings = match raw {
             RawModel::Yolox(raw) => {
                 let params = self.yolox_params(entry, raw);
-                let params = params.as_ref();
-                let family = Family::Yolox(self.camera(entry, raw, Preprocess::YoloxOpencv, params));
-                self.camera_model(entry, raw, params, family)
+                self.camera_model(
+                    entry,
+                    raw,
+                    params.as_ref(),
+                    Preprocess::YoloxOpencv,
+                    Family::Yolox,
+                )
             }
             RawModel::FastestDet(raw) => {
                 let params = self.no_params(entry, raw);
-                let params = params.as_ref();
-                let family =
-                    Family::FastestDet(self.camera(entry, raw, Preprocess::FastestDetOpencv, params));
-                self.camera_model(entry, raw, params, family)
+                let fitting = Preprocess::FastestDetOpencv;
+                self.camera_model(entry, raw, params.as_ref(), fitting, Family::FastestDet)
             }
             RawModel::CenterPoint(raw) => ModelSettings {
                 weights: self.weights(entry, &raw.weights, None),
@@ -252,7 +254,8 @@ impl Validator<'_> {
         entry: &Entry,
         raw: &RawCameraModel,
         params: Option<&YoloxParams>,
-        family: Family,
+        fitting: Preprocess,
+        family: fn(CameraSettings) -> Family,
     ) -> ModelSettings {
         let model_path = params.and_then(|params| params.model_path.as_deref());
         ModelSettings {
@@ -263,7 +266,7 @@ impl Validator<'_> {
             max_in_flight: raw.max_in_flight,
             batch: raw.batch.clone(),
             bundle: None,
-            family,
+            family: family(self.camera(entry, raw, fitting, params)),
         }
     }
 
