@@ -7,6 +7,8 @@ mod blocks;
 mod graphs;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/traced.rs"]
+mod traced;
 
 mod element_types;
 mod interfaces;

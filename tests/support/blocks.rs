@@ -12,12 +12,8 @@ use sensorium::ops::DeviceTensor;
 use sensorium::tensor::{DType, HostTensor};
 
 use crate::graphs::Random;
-
-#[path = "traced.rs"]
-mod traced;
-
-pub use traced::{Work, cpu, numbers, stored};
-use traced::{correlation, distance, replayed};
+pub use crate::traced::{Work, cpu, numbers, stored};
+use crate::traced::{correlation, distance, replayed};
 
 pub fn unit(r: &mut Random) -> f32 {
     (r.next() >> 40) as f32 / (1 << 23) as f32 - 1.0

@@ -149,14 +149,14 @@ mod tests {
     #[test]
     fn objects_differ_in_place_size_and_heading() {
         let object = |center: [f64; 3], size: [f64; 3], yaw: f64| json!({ "detections": [{ "label": "CAR", "score": 0.5, "center": center, "size": size, "yaw": yaw }] });
-        let stored = object([10.0, 2.0, 0.5], [4.0, 2.0, 1.5], 3.14);
+        let stored = object([10.0, 2.0, 0.5], [4.0, 2.0, 1.5], 3.13);
         // Headings are compared around the circle.
-        let nearly = object([10.01, 2.0, 0.52], [4.02, 2.0, 1.5], -3.14);
+        let nearly = object([10.01, 2.0, 0.52], [4.02, 2.0, 1.5], -3.13);
         assert_eq!(differences(&stored, &nearly), Vec::<String>::new());
         for (other, told) in [
-            (object([10.1, 2.0, 0.5], [4.0, 2.0, 1.5], 3.14), "recall"),
-            (object([10.0, 2.0, 0.7], [4.0, 2.0, 1.5], 3.14), "height_err_max"),
-            (object([10.0, 2.0, 0.5], [4.0, 2.2, 1.5], 3.14), "size_err_max"),
+            (object([10.1, 2.0, 0.5], [4.0, 2.0, 1.5], 3.13), "recall"),
+            (object([10.0, 2.0, 0.7], [4.0, 2.0, 1.5], 3.13), "height_err_max"),
+            (object([10.0, 2.0, 0.5], [4.0, 2.2, 1.5], 3.13), "size_err_max"),
             (object([10.0, 2.0, 0.5], [4.0, 2.0, 1.5], 0.0), "yaw_err_max"),
         ] {
             let found = differences(&stored, &other);
