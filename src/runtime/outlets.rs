@@ -156,11 +156,23 @@ pub(super) async fn start_sink(
         }
         // A file may take its time, and other actors must not wait for it: these get threads of their own.
         NodeKind::Recorder(settings) => {
-            let sink = RecorderSink::create(&settings.path, settings.include_images, shared.lossless)?;
+            let path = &settings.path;
+            let open = match shared.begun_files.has(path) {
+                true => RecorderSink::go_on,
+                false => RecorderSink::create,
+            };
+            let sink = open(path, settings.include_images, shared.lossless)?;
+            shared.begun_files.note(path);
             Some(supervise_sink(name, sink, input, RunsIn::Thread, shared))
         }
         NodeKind::JsonLines(settings) => {
-            let sink = JsonLinesSink::create(&settings.path, with_latency && !shared.lossless)?;
+            let path = &settings.path;
+            let open = match shared.begun_files.has(path) {
+                true => JsonLinesSink::go_on,
+                false => JsonLinesSink::create,
+            };
+            let sink = open(path, with_latency && !shared.lossless)?;
+            shared.begun_files.note(path);
             Some(supervise_sink(name, sink, input, RunsIn::Thread, shared))
         }
         NodeKind::Publisher(PublisherSettings::Ros2(_))

@@ -25,7 +25,7 @@ use super::ros::{self, RosGraph};
 use super::sets::{self, start_sets};
 use super::shutdown::Shutdown;
 use super::sink_desk::SinkDesk;
-use super::sinks::check_outputs;
+use super::sinks::{BegunFiles, check_outputs};
 use super::supervision::{ActorWatch, SourcesOver, watch_over};
 use super::turns::Turns;
 use crate::device::DeviceLayer;
@@ -145,6 +145,8 @@ pub(super) struct Shared {
     pub(super) supervision: SupervisionSettings,
     /// Sources that have played everything.
     pub(super) sources_over: Arc<SourcesOver>,
+    /// What sinks have written.
+    pub(super) begun_files: Arc<BegunFiles>,
 }
 
 impl Shared {
@@ -331,6 +333,7 @@ async fn run_to_the_end(
         board,
         supervision,
         sources_over: Arc::default(),
+        begun_files: Arc::default(),
     };
     if let Some(turns) = turns {
         shared.ledger.on_drop(move |frame| turns.settle(frame));

@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use crate::live;
 use crate::tiny;
 use live::{Running, answer, start, with_nodes};
+use sensorium::io::bag::Bag;
 use sensorium::pipeline::{Pipeline, ReloadStep};
 use sensorium::runtime::PipelineState::{Degraded, Ready};
 use sensorium::runtime::{Reason, ReloadReport};
@@ -69,6 +70,55 @@ fn a_reload_opens_no_file_that_is_played_or_that_another_sink_writes() {
     run.end().balanced();
     assert!(std::fs::read(lab.path("bag.mcap")).unwrap() == bag);
     assert_eq!(lab.lines("out.jsonl").len(), 150);
+}
+
+#[test]
+fn a_sink_that_is_changed_loses_nothing_that_it_wrote() {
+    const TAPE: &str = "tape: { kind: recorder, input: detector, path: LAB/tape.mcap }";
+    const LINES: &str = "lines: { kind: jsonl, input: detector, path: LAB/lines.jsonl }";
+    let lab = lab();
+    let run = start(with_sinks(&lab, &[TAPE, LINES]));
+    run.until_out("/front", 20);
+    let bare = TAPE.replace("path:", "include_images: false, path:");
+    let report = reload(&run, &lab, &[&bare]);
+    assert!(report.is_complete() && report.done.len() == 2, "{report:?}");
+    run.until_out("/front", 40);
+    let report = reload(&run, &lab, &[&bare, LINES]);
+    assert!(report.is_complete() && report.done.len() == 1, "{report:?}");
+    run.end().balanced();
+
+    let seqs: Vec<u64> = lab
+        .lines("lines.jsonl")
+        .iter()
+        .map(|line| line["seq"].as_u64().unwrap())
+        .collect();
+    assert!(
+        seqs.is_sorted() && seqs[0] == 0 && *seqs.last().unwrap() == 149,
+        "{seqs:?}"
+    );
+    let gaps = seqs.windows(2).filter(|pair| pair[1] != pair[0] + 1).count();
+    assert_eq!(gaps, 1, "while it was closed: {seqs:?}");
+    let found = |name: &str| {
+        let bag = Bag::open(&lab.path(name)).unwrap();
+        let counts = |topic: &str| {
+            let topics = bag.topics().iter();
+            topics
+                .filter(|it| it.name == topic)
+                .map(|it| it.messages)
+                .sum::<u64>()
+        };
+        (counts("/front"), counts("/front/detections"))
+    };
+    let (before, after) = (found("tape.mcap"), found("tape.part2.mcap"));
+    assert_eq!(
+        (before.0, after.0),
+        (before.1, 0),
+        "images go with boxes, and then no more"
+    );
+    assert!(
+        before.1 >= 20 && after.1 > 0 && before.1 + after.1 <= 150,
+        "{before:?} {after:?}"
+    );
 }
 
 #[test]

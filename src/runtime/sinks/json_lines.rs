@@ -1,7 +1,7 @@
 //! JSON lines: one object a frame.
 
 use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -25,7 +25,28 @@ impl JsonLinesSink {
     /// # Errors
     /// [`RuntimeError::Unwritable`].
     pub(crate) fn create(path: &Path, with_latency: bool) -> Result<Self, RuntimeError> {
-        let file = File::create(path).map_err(|e| RuntimeError::Unwritable {
+        Self::opened(path, File::create(path).map(|file| (file, 0)), with_latency)
+    }
+
+    /// Goes on behind the lines that are in the file.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Unwritable`].
+    pub(crate) fn go_on(path: &Path, with_latency: bool) -> Result<Self, RuntimeError> {
+        let opened = File::options().append(true).create(true).open(path);
+        let opened = opened.and_then(|mut file| {
+            let whole = file.seek(SeekFrom::End(0))?;
+            Ok((file, whole))
+        });
+        Self::opened(path, opened, with_latency)
+    }
+
+    fn opened(
+        path: &Path,
+        opened: io::Result<(File, u64)>,
+        with_latency: bool,
+    ) -> Result<Self, RuntimeError> {
+        let (file, whole) = opened.map_err(|e| RuntimeError::Unwritable {
             path: path.into(),
             reason: e.to_string(),
         })?;
@@ -33,13 +54,11 @@ impl JsonLinesSink {
             file,
             path: path.to_owned(),
             with_latency,
-            whole: 0,
+            whole,
         })
     }
-}
 
-impl JsonLinesSink {
-    fn trouble(&self, error: &std::io::Error) -> String {
+    fn trouble(&self, error: &io::Error) -> String {
         format!("writing {}: {error}", self.path.display())
     }
 }

@@ -16,7 +16,7 @@ use kameo::error::{ActorStopReason, Infallible};
 use kameo::mailbox::{MailboxReceiver, Signal};
 
 pub(crate) use json_lines::JsonLinesSink;
-pub(crate) use outputs::{check_output, check_outputs};
+pub(crate) use outputs::{BegunFiles, check_output, check_outputs};
 pub(crate) use publisher::PublisherSink;
 pub(crate) use recorder::RecorderSink;
 pub(crate) use viewer::ViewerSink;

@@ -1,14 +1,37 @@
 //! Looks at the files that a run will write before anything is written.
 
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::pipeline::{Node, NodeKind, Pipeline};
 use crate::runtime::RuntimeError;
 
 /// Endings of the files that a bag is made of.
 const BAG_FILES: [&str; 5] = ["mcap", "db3", "zstd", "yaml", "yml"];
+
+/// Files that sinks of a run have begun. Whoever opens one of them again goes on with it, so that a change of a sink costs
+/// nothing that was written.
+#[derive(Debug, Default)]
+pub(crate) struct BegunFiles(Mutex<BTreeSet<PathBuf>>);
+
+impl BegunFiles {
+    /// Whether a sink of this run has begun the file.
+    pub(crate) fn has(&self, path: &Path) -> bool {
+        self.paths().contains(&real(path))
+    }
+
+    /// Takes note of a file that is there now.
+    pub(crate) fn note(&self, path: &Path) {
+        self.paths().insert(real(path));
+    }
+
+    fn paths(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Checks that every file of the pipeline's sinks can be written, that no two sinks write the same one, and that
 /// none of them is part of a bag that is played. Nothing is left behind, and no file that exists is changed.

@@ -19,7 +19,7 @@ use crate::runtime::frame::{Detected, Message, SET_TYPE, Sample};
 pub(crate) struct RecorderSink {
     recorder: McapRecorder,
     path: PathBuf,
-    /// Files so far: after a failure the recording goes on in another one.
+    /// Number of the file: after a failure, or where it is opened again, the recording goes on in another one.
     parts: u32,
     /// Whether the last of them has taken a result.
     begun: bool,
@@ -49,6 +49,9 @@ fn markers(found: &DetectedObjects, stamp_ns: i64) -> Result<Vec<u8>, String> {
 
 /// The file in which a recording goes on: `drive.mcap`, `drive.part2.mcap`, `drive.part3.mcap`.
 fn part_of(path: &Path, number: u32) -> PathBuf {
+    if number == 1 {
+        return path.to_owned();
+    }
     let extension = path.extension().unwrap_or_default().to_string_lossy();
     path.with_extension(format!("part{number}.{extension}"))
 }
@@ -63,15 +66,41 @@ impl RecorderSink {
         include_images: bool,
         log_at_stamps: bool,
     ) -> Result<Self, RuntimeError> {
+        Self::begin(path, 1, include_images, log_at_stamps)
+    }
+
+    /// Goes on beside the files of the recording that are there.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Unwritable`].
+    pub(crate) fn go_on(
+        path: &Path,
+        include_images: bool,
+        log_at_stamps: bool,
+    ) -> Result<Self, RuntimeError> {
+        let mut number = 2;
+        while part_of(path, number).exists() {
+            number += 1;
+        }
+        Self::begin(path, number, include_images, log_at_stamps)
+    }
+
+    fn begin(
+        path: &Path,
+        number: u32,
+        include_images: bool,
+        log_at_stamps: bool,
+    ) -> Result<Self, RuntimeError> {
+        let part = part_of(path, number);
         let recorder =
-            McapRecorder::create(path, RecordCompression::Zstd).map_err(|e| RuntimeError::Unwritable {
-                path: path.into(),
+            McapRecorder::create(&part, RecordCompression::Zstd).map_err(|e| RuntimeError::Unwritable {
+                path: part,
                 reason: e.to_string(),
             })?;
         Ok(Self {
             recorder,
             path: path.to_owned(),
-            parts: 1,
+            parts: number,
             begun: false,
             include_images,
             log_at_stamps,
@@ -208,10 +237,7 @@ impl Sink for RecorderSink {
 
     async fn recover(&mut self) -> Result<(), String> {
         let number = self.parts + u32::from(self.begun);
-        let part = match number {
-            1 => self.path.clone(),
-            number => part_of(&self.path, number),
-        };
+        let part = part_of(&self.path, number);
         let recorder = McapRecorder::create(&part, RecordCompression::Zstd).map_err(|e| told(&e))?;
         tracing::info!(path = %part.display(), "the recording goes on in another file");
         // The one before closes its file as far as the disk lets it.
