@@ -122,8 +122,13 @@ impl Meter {
         let name = self.ledger.streams().name(meta.id.stream);
         self.progress.frame(&name, meta.id, meta.stamp_ns, &times);
         let latency_ns = self.clock.now_ns().saturating_sub(times.released_ns());
-        self.judge(meta.id.stream, due_ns, times.total_ns());
-        self.tell_metrics(meta.id.stream, due_ns, &times);
+        let late = due_ns
+            .zip(times.total_ns())
+            .map(|(due_ns, total_ns)| total_ns > due_ns);
+        if let Some(late) = late {
+            self.board.judge((meta.id.stream, &name), late);
+        }
+        self.tell_metrics(meta.id.stream, late == Some(true), &times);
         let latency = Duration::from_nanos(latency_ns);
         self.progress
             .result(sample.payload.detections.len(), latency, self.ledger.dropped());
@@ -135,16 +140,7 @@ impl Meter {
         }
     }
 
-    /// Says when the results of a stream begin to be late, and when they no longer are.
-    fn judge(&self, stream: StreamId, due_ns: Option<u64>, total_ns: Option<u64>) {
-        let (Some(due_ns), Some(total_ns)) = (due_ns, total_ns) else {
-            return;
-        };
-        let name = self.ledger.streams().name(stream);
-        self.board.judge((stream, &name), total_ns > due_ns);
-    }
-
-    fn tell_metrics(&self, stream: StreamId, due_ns: Option<u64>, times: &FrameTimes) {
+    fn tell_metrics(&self, stream: StreamId, late: bool, times: &FrameTimes) {
         self.watch.came_out(stream, times);
         let Some(total_ns) = times.total_ns() else { return };
         let mut metrics = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
@@ -152,7 +148,7 @@ impl Meter {
             .entry(stream)
             .or_insert_with(|| StreamMetrics::new(&self.ledger.streams().name(stream)));
         metrics.total.record(total_ns as f64 * 1e-9);
-        if due_ns.is_some_and(|due_ns| total_ns > due_ns) {
+        if late {
             metrics.deadline_misses.increment(1);
             self.watch.missed_deadline(stream);
         }
