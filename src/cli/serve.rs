@@ -107,7 +107,7 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         let address = args.listen;
         report::show(&miette!(
             severity = miette::Severity::Warning,
-            help = "give a token with --token-file or SENSORIUM_TOKEN",
+            help = format!("give a token with --token-file or {}", token::SERVICE),
             "everyone who reaches {address} can use this service"
         ));
     }

@@ -235,7 +235,7 @@ fn sensors_behind(pipeline: &Pipeline, source: &Node) -> Vec<Sensor> {
 /// Whether the transforms of a source are to be played: for models that ask where a sensor was, and for nodes behind sets
 /// of these members.
 fn asks_for_poses(pipeline: &Pipeline, source: &Node, members: &[SyncMember]) -> bool {
-    // Others that ask may have no transforms of their own, and those of a LiDAR are played as they always were.
+    // Sweeps are shown where they were seen, whether their model asks or not.
     !members.is_empty()
         || families_behind(pipeline, source)
             .any(|family| family.sensor() == Sensor::Lidar || family.asks_for_poses())

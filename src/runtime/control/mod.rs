@@ -131,7 +131,8 @@ impl Control {
     }
 
     /// Takes no new frames of a stream, waits until those under way have come out, has the model forget what it kept of
-    /// the stream, and gives its place there back. It stays in the accounts. Frames that come meanwhile are counted as `stream_paused`.
+    /// the stream, and gives its place there back. It stays in the accounts. Frames that come meanwhile are counted as
+    /// `stream_paused`.
     ///
     /// # Errors
     /// As [`Self::pause`], and [`ControlError::StillUnderWay`].
