@@ -208,15 +208,6 @@ const CASES: [(&str, Costs); 8] = [
     ("hardly any transfers", costs(1, 1, 100, 1)),
 ];
 
-const fn costs(upload: u64, copy: u64, compute: u64, read: u64) -> Costs {
-    Costs {
-        upload,
-        copy,
-        compute,
-        read,
-    }
-}
-
 /// Period of an executor, its races, and its wrong frames.
 fn run(executor: Executor, costs: Costs, seed: u64) -> (f64, Vec<Race>, Vec<usize>) {
     let mut lab = Lab::new(costs, seed);

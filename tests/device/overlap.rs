@@ -17,15 +17,6 @@ const CASES: [(&str, Costs); 8] = [
     ("everything but the transfers is small", costs(400, 1, 20, 400)),
 ];
 
-const fn costs(upload: u64, copy: u64, compute: u64, read: u64) -> Costs {
-    Costs {
-        upload,
-        copy,
-        compute,
-        read,
-    }
-}
-
 fn period(costs: Costs, options: TraceOptions) -> f64 {
     let seeds = 0..3;
     let mut periods = seeds.map(|seed| {

@@ -9,5 +9,4 @@ mod tiny;
 mod architecture;
 mod bundles;
 mod pipeline_files;
-mod vehicle_members;
 mod vehicles;

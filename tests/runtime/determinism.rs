@@ -68,10 +68,38 @@ fn read(path: &Path) -> Vec<u8> {
     std::fs::read(path).unwrap()
 }
 
+/// JSON lines and recording of a run.
+type Written = (Vec<u8>, Vec<u8>);
+
+/// Runs a pipeline of the lab with these settings and so many tokio workers; what it wrote has to be what the first run wrote.
+fn written_again(
+    lab: &Lab,
+    pipeline: &str,
+    settings: &[String],
+    workers: u64,
+    first: &mut Option<Written>,
+) -> tiny::Outcome {
+    let mut command = tiny::sensorium();
+    command
+        .current_dir(lab.path(""))
+        .args(["run", pipeline, "--deterministic", "--format", "json"])
+        .env("TOKIO_WORKER_THREADS", workers.to_string());
+    for setting in settings {
+        command.args(["--set", setting]);
+    }
+    let outcome = tiny::outcome(&mut command);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    let written = (read(&lab.path("out.jsonl")), read(&lab.path("out.mcap")));
+    let first = first.get_or_insert_with(|| written.clone());
+    assert!(written.0 == first.0, "JSON lines differ: {settings:?}");
+    assert!(written.1 == first.1, "the recording differs: {settings:?}");
+    outcome
+}
+
 #[test]
 fn fifty_runs_under_disturbed_scheduling_write_the_same_bytes() {
     let lab = lab();
-    let mut first: Option<(Vec<u8>, Vec<u8>)> = None;
+    let mut first: Option<Written> = None;
     for run in 0..RUNS {
         // Commands of the device take longer by chance, workers and threads are many or few, and so are the tokio workers.
         let slow = format!(
@@ -89,37 +117,9 @@ fn fifty_runs_under_disturbed_scheduling_write_the_same_bytes() {
             format!("nodes.ahead.rate={}", RATES[run as usize % RATES.len()]),
             format!("nodes.around.rate={}", RATES[run as usize / 2 % RATES.len()]),
         ];
-        let mut command = tiny::sensorium();
-        command
-            .arg("run")
-            .arg(lab.path("crossed.yaml"))
-            .arg("--deterministic");
-        command.args(["--format", "json"]);
-        for setting in &settings {
-            command.args(["--set", setting]);
-        }
-        command.env("TOKIO_WORKER_THREADS", (1 + run % 4).to_string());
-        let outcome = tiny::outcome(&mut command);
+        let outcome = written_again(&lab, "crossed.yaml", &settings, 1 + run % 4, &mut first);
         // 12 images ahead go to both detectors, 24 and a broken one around to one.
-        assert_eq!(
-            (outcome.code, outcome.frames()),
-            (Some(0), [49, 48, 1, 0]),
-            "{outcome:?}"
-        );
-        let written = (read(&lab.path("out.jsonl")), read(&lab.path("out.mcap")));
-        match &first {
-            None => first = Some(written),
-            Some(first) => {
-                assert!(
-                    written.0 == first.0,
-                    "JSON lines of run {run} differ: {settings:?}"
-                );
-                assert!(
-                    written.1 == first.1,
-                    "the recording of run {run} differs: {settings:?}"
-                );
-            }
-        }
+        assert_eq!(outcome.frames(), [49, 48, 1, 0], "{outcome:?}");
     }
     let (lines, recording) = first.unwrap();
     let lines = tiny::json_lines(std::str::from_utf8(&lines).unwrap());
@@ -176,8 +176,8 @@ fn what_models_remember_of_each_stream_does_not_depend_on_scheduling() {
     });
     lab.bag(&frames.collect::<Vec<_>>());
     std::fs::write(lab.path("states.yaml"), STATES).unwrap();
-    let mut first: Option<(Vec<u8>, Vec<u8>)> = None;
-    for run in 0..5 {
+    let mut first: Option<Written> = None;
+    for run in 0..5_u64 {
         let settings = [
             format!(
                 "device.fault={{ seed: {run}, faults: [ {{ kind: slow, factor: 5, at: {{ chance_per_million: 300000 }} }} ] }}"
@@ -186,33 +186,11 @@ fn what_models_remember_of_each_stream_does_not_depend_on_scheduling() {
             format!("nodes.maps.prepare_workers={}", 1 + run % 3),
             format!("nodes.queries.prepare_workers={}", 1 + run / 2 % 3),
             format!("nodes.queries.finish_workers={}", 1 + run % 2),
-            format!("nodes.first.rate={}", RATES[run % RATES.len()]),
-            format!("nodes.cameras.rate={}", RATES[run / 2 % RATES.len()]),
+            format!("nodes.first.rate={}", RATES[run as usize % RATES.len()]),
+            format!("nodes.cameras.rate={}", RATES[run as usize / 2 % RATES.len()]),
         ];
-        let mut command = tiny::sensorium();
-        command
-            .current_dir(lab.path(""))
-            .args(["run", "states.yaml", "--deterministic", "--format", "json"])
-            .env("TOKIO_WORKER_THREADS", (1 + run % 4).to_string());
-        for setting in &settings {
-            command.args(["--set", setting]);
-        }
-        let outcome = tiny::outcome(&mut command);
-        assert_eq!(
-            (outcome.code, outcome.frames()),
-            (Some(0), [20, 20, 0, 0]),
-            "{outcome:?}"
-        );
-        let written = (read(&lab.path("out.jsonl")), read(&lab.path("out.mcap")));
-        let first = first.get_or_insert_with(|| written.clone());
-        assert!(
-            written.0 == first.0,
-            "JSON lines of run {run} differ: {settings:?}"
-        );
-        assert!(
-            written.1 == first.1,
-            "the recording of run {run} differs: {settings:?}"
-        );
+        let outcome = written_again(&lab, "states.yaml", &settings, 1 + run % 4, &mut first);
+        assert_eq!(outcome.frames(), [20, 20, 0, 0], "{outcome:?}");
     }
     let lines = lab.lines("out.jsonl");
     let fresh = lines.iter().filter(|line| line.get("fresh").is_some()).count();
@@ -268,7 +246,7 @@ nodes:
         weights.display()
     );
     std::fs::write(lab.path("drive.yaml"), pipeline).unwrap();
-    let outputs: Vec<(Vec<u8>, Vec<u8>)> = (1..=2)
+    let outputs: Vec<Written> = (1..=2)
         .map(|threads| {
             let mut command = tiny::sensorium();
             command
@@ -397,7 +375,7 @@ fn clouds_of_two_sources_are_the_same_bytes_whatever_has_come_meanwhile() {
     tiny::write_bag(&lab.path("first.mcap"), &first);
     tiny::write_bag(&lab.path("second.mcap"), &second);
     std::fs::write(lab.path("clouds.yaml"), CLOUDS).unwrap();
-    let mut written: Option<(Vec<u8>, Vec<u8>)> = None;
+    let mut first: Option<Written> = None;
     for run in 0..8_u64 {
         let settings = [
             format!(
@@ -407,31 +385,9 @@ fn clouds_of_two_sources_are_the_same_bytes_whatever_has_come_meanwhile() {
             format!("device.queues={}", 1 + run % 2),
             format!("channels.default.capacity={}", 1 + run % 5),
         ];
-        let mut command = tiny::sensorium();
-        command.arg("run").arg(lab.path("clouds.yaml"));
-        command.args(["--deterministic", "--format", "json"]);
-        for setting in &settings {
-            command.args(["--set", setting]);
-        }
-        command.env("TOKIO_WORKER_THREADS", (1 + run % 4).to_string());
-        let outcome = tiny::outcome(&mut command);
-        assert_eq!(outcome.code, Some(0), "{outcome:?}");
-        let files = (read(&lab.path("out.jsonl")), read(&lab.path("out.mcap")));
-        match &written {
-            None => written = Some(files),
-            Some(written) => {
-                assert!(
-                    files.0 == written.0,
-                    "JSON lines of run {run} differ: {settings:?}"
-                );
-                assert!(
-                    files.1 == written.1,
-                    "the recording of run {run} differs: {settings:?}"
-                );
-            }
-        }
+        written_again(&lab, "clouds.yaml", &settings, 1 + run % 4, &mut first);
     }
-    let (lines, _) = written.unwrap();
+    let (lines, _) = first.unwrap();
     let lines = tiny::json_lines(std::str::from_utf8(&lines).unwrap());
     let clouds: Vec<&Value> = lines
         .iter()

@@ -35,6 +35,16 @@ pub struct Costs {
     pub read: u64,
 }
 
+/// Costs in the order of the steps.
+pub const fn costs(upload: u64, copy: u64, compute: u64, read: u64) -> Costs {
+    Costs {
+        upload,
+        copy,
+        compute,
+        read,
+    }
+}
+
 impl Costs {
     /// The same as rates. Events cost half a microsecond, eager launches five.
     pub fn rates(self) -> SimCosts {

@@ -1,5 +1,6 @@
 //! Vehicle files: what they say, what is wrong with them, what they become, and what they need.
 
+mod members;
 mod mistakes;
 mod needs;
 mod runs;

@@ -1,21 +1,18 @@
 //! Pipelines that share a vehicle: what the vehicle renames in them, and what they must agree on.
 
-use std::env::VarError;
 use std::path::{Path, PathBuf};
 
 use sensorium::pipeline::{NodeKind, PipelineError, SyncSettings, Vehicle, VehicleOverrides};
 
-fn repository(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
-}
+use super::{load, repository};
 
-fn load(path: &Path, sensors: &[&str]) -> Result<Vehicle, PipelineError> {
+/// The vehicle of a file with these sensors, or all of them.
+fn of(path: &Path, sensors: &[&str]) -> Result<Vehicle, PipelineError> {
     let overrides = VehicleOverrides {
         sensors: sensors.iter().map(|name| (*name).to_owned()).collect(),
         ..VehicleOverrides::default()
     };
-    let text = std::fs::read_to_string(path).unwrap();
-    Vehicle::parse(path, text, &overrides, &|_| Err(VarError::NotPresent))
+    load(path, &overrides)
 }
 
 fn syncs(vehicle: &Vehicle) -> Vec<&SyncSettings> {
@@ -82,7 +79,7 @@ fn twice(left: &str, right: &str, vehicle: &str) -> (tempfile::TempDir, PathBuf)
 }
 
 fn refused(path: &Path) -> Vec<String> {
-    let error = load(path, &[]).unwrap_err();
+    let error = of(path, &[]).unwrap_err();
     error
         .problems()
         .iter()
@@ -93,7 +90,7 @@ fn refused(path: &Path) -> Vec<String> {
 #[test]
 fn members_of_sets_are_the_sensors_that_are_played_in_their_place() {
     let file = repository("config/vehicles/shuttle.yaml");
-    let all = load(&file, &[]).unwrap();
+    let all = of(&file, &[]).unwrap();
     assert_eq!(
         topics(syncs(&all)[0]),
         [
@@ -102,7 +99,7 @@ fn members_of_sets_are_the_sensors_that_are_played_in_their_place() {
             "/sensing/lidar/right/pointcloud"
         ]
     );
-    let two = load(&file, &["lidar_top", "lidar_right"]).unwrap();
+    let two = of(&file, &["lidar_top", "lidar_right"]).unwrap();
     assert_eq!(
         topics(syncs(&two)[0]),
         ["/sensing/lidar/top/pointcloud", "/sensing/lidar/right/pointcloud"]
@@ -113,9 +110,9 @@ fn members_of_sets_are_the_sensors_that_are_played_in_their_place() {
 fn a_reference_that_is_left_out_gives_way_to_the_first_member() {
     let (_folder, path) = twice("", "", "");
     let reference = |vehicle: &Vehicle| format!("{:?}", syncs(vehicle)[0].policy);
-    let both = load(&path, &[]).unwrap();
+    let both = of(&path, &[]).unwrap();
     assert!(reference(&both).contains("reference: 1"), "{}", reference(&both));
-    let one = load(&path, &["one"]).unwrap();
+    let one = of(&path, &["one"]).unwrap();
     assert!(reference(&one).contains("reference: 0"), "{}", reference(&one));
     assert_eq!(topics(syncs(&one)[0]), ["/lidar/one"]);
 }
@@ -123,7 +120,7 @@ fn a_reference_that_is_left_out_gives_way_to_the_first_member() {
 #[test]
 fn streams_of_two_pipelines_with_the_same_nodes_keep_apart() {
     let (_folder, path) = twice("", "", "");
-    let vehicle = load(&path, &[]).unwrap();
+    let vehicle = of(&path, &[]).unwrap();
     let mut streams: Vec<&str> = Vec::new();
     for node in &vehicle.pipeline.nodes {
         match &node.kind {
@@ -157,7 +154,7 @@ fn faults_of_every_pipeline_keep_their_actors() {
         format!("supervision: {{ limit: 2, fault: [{{ actor: {actor}, kind: panic, nth: 1 }}] }}\n")
     };
     let (_folder, path) = twice(&fault("detector/prepare"), &fault("lidars"), "");
-    let supervision = load(&path, &[]).unwrap().pipeline.supervision;
+    let supervision = of(&path, &[]).unwrap().pipeline.supervision;
     let actors: Vec<&str> = supervision
         .fault
         .iter()
@@ -175,7 +172,7 @@ fn supervision_is_that_of_the_vehicle_or_one_that_its_pipelines_agree_on() {
         "supervision: { watchdog_ms: 7000 }\n",
     );
     let (_folder, path) = twice(left, right, "");
-    let supervision = load(&path, &[]).unwrap().pipeline.supervision;
+    let supervision = of(&path, &[]).unwrap().pipeline.supervision;
     assert_eq!((supervision.limit, supervision.watchdog_ms), (2, 7_000));
 
     let (_folder, path) = twice(left, "supervision: { limit: 5 }\n", "");
@@ -185,7 +182,7 @@ fn supervision_is_that_of_the_vehicle_or_one_that_its_pipelines_agree_on() {
     );
 
     let (_folder, path) = twice(left, "supervision: { limit: 5 }\n", "supervision: { limit: 9 }\n");
-    assert_eq!(load(&path, &[]).unwrap().pipeline.supervision.limit, 9);
+    assert_eq!(of(&path, &[]).unwrap().pipeline.supervision.limit, 9);
 
     let fault = "supervision: { fault: [{ actor: left.lines, kind: fail, nth: 1 }] }\n";
     let (_folder, path) = twice("", "", fault);
