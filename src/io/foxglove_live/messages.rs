@@ -1,265 +1,20 @@
-//! A server that Foxglove connects to: point clouds, images with boxes, boxes in space and transforms while they come.
-//!
-//! Messages have Foxglove's own schemas (<https://docs.foxglove.dev/docs/sdk/schemas>) as Protobuf. A topic `T` of a
-//! sensor carries `foxglove.PointCloud`, `foxglove.RawImage` or `foxglove.CompressedImage`; what was found in it is on
-//! `T/detections` as `foxglove.SceneUpdate` or `foxglove.ImageAnnotations`; transforms are on `/tf`.
-//!
-//! Nothing is encoded for a topic that no client has subscribed to. A client that cannot keep up loses its oldest messages;
-//! nobody waits for it.
-
-use std::collections::HashMap;
-use std::fmt;
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
+//! Foxglove's messages of images, clouds, transforms and what was found in them.
 
 use foxglove::messages::{
-    Color, CompressedImage, CubePrimitive, FrameTransform, FrameTransforms, ImageAnnotations, KeyValuePair,
+    Color, CompressedImage, CubePrimitive, FrameTransform, ImageAnnotations, KeyValuePair,
     PackedElementField, Point2, PointCloud, PointsAnnotation, Pose, Quaternion, RawImage, SceneEntity,
     SceneEntityDeletion, SceneUpdate, TextAnnotation, TextPrimitive, Timestamp, Vector3,
     packed_element_field, points_annotation, scene_entity_deletion,
 };
-use foxglove::{
-    Channel, ChannelBuilder, Context, Encode, PartialMetadata, WebSocketServer, WebSocketServerHandle,
-};
 
-use super::foxglove::class_color;
-use super::messages::{
-    COMPRESSED_IMAGE_TYPE, CompressedImageMsg, IMAGE_TYPE, ImageCodec, ImageMsg, POINT_CLOUD_TYPE,
-    PointCloud2Msg, TfMsg, field_type,
-};
-use super::tf::Transform;
-use crate::outputs::{DetectedObject, DetectedObjects, Detections, Detections2D};
-
-/// Messages that wait for one client. A cloud takes megabytes, so there are few of them.
-const BACKLOG: usize = 32;
-/// Time that clients have for the last messages.
-const LAST_LOOK: Duration = Duration::from_millis(300);
-/// Longest time that clients may take to say farewell.
-const FAREWELL: Duration = Duration::from_secs(1);
-/// Topic of transforms.
-const TRANSFORMS: &str = "/tf";
+use crate::io::foxglove::class_color;
+use crate::io::messages::{CompressedImageMsg, ImageCodec, ImageMsg, PointCloud2Msg, field_type};
+use crate::io::tf::Transform;
+use crate::outputs::{DetectedObject, DetectedObjects, Detections2D};
 
 const LINE_PX: f64 = 2.0;
 const FONT_PX: f64 = 14.0;
 const FONT_M: f64 = 0.7;
-
-/// Why nobody can connect, or a message cannot be shown.
-#[derive(Debug, thiserror::Error)]
-pub enum FoxgloveError {
-    /// The address cannot be listened on.
-    #[error("cannot listen for Foxglove on {address}: {reason}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// What is wrong.
-        reason: String,
-    },
-    /// A sensor's message that cannot be read.
-    #[error("{topic}: {reason}")]
-    Message {
-        /// Its topic.
-        topic: String,
-        /// What is wrong.
-        reason: String,
-    },
-}
-
-/// A server that clients are or may be connected to.
-pub struct FoxgloveServer {
-    context: Arc<Context>,
-    handle: WebSocketServerHandle,
-    address: SocketAddr,
-    sensors: HashMap<Arc<str>, Sensor>,
-    found: HashMap<Arc<str>, Found>,
-    transforms: Channel<FrameTransforms>,
-}
-
-/// The channel of a sensor's own messages.
-enum Sensor {
-    Cloud(Channel<PointCloud>),
-    Raw(Channel<RawImage>),
-    Compressed(Channel<CompressedImage>),
-    /// Messages of a type that Foxglove has no schema for.
-    None,
-}
-
-/// The channel of what was found.
-enum Found {
-    Image(Channel<ImageAnnotations>),
-    Space(Channel<SceneUpdate>),
-}
-
-impl FoxgloveServer {
-    /// Listens on an address, on the present runtime of `tokio`. `name` is shown to clients.
-    ///
-    /// # Errors
-    /// [`FoxgloveError::Listen`].
-    pub async fn start(address: SocketAddr, name: &str) -> Result<Self, FoxgloveError> {
-        let context = Context::new();
-        let server = WebSocketServer::new()
-            .name(name)
-            .context(&context)
-            .bind(address.ip().to_string(), address.port())
-            .message_backlog_size(BACKLOG);
-        let handle = server.start().await.map_err(|error| FoxgloveError::Listen {
-            address,
-            reason: error.to_string(),
-        })?;
-        let transforms = channel(&context, TRANSFORMS);
-        Ok(Self {
-            address: SocketAddr::new(address.ip(), handle.port()),
-            context,
-            handle,
-            sensors: HashMap::new(),
-            found: HashMap::new(),
-            transforms,
-        })
-    }
-
-    /// Where it listens, with the port that was chosen.
-    #[must_use]
-    pub const fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Shows a sensor's message, a CDR message of the ROS type `type_name`, to whoever subscribed to its topic.
-    ///
-    /// # Errors
-    /// [`FoxgloveError::Message`].
-    pub fn show_message(
-        &mut self,
-        topic: &Arc<str>,
-        type_name: &str,
-        stamp_ns: i64,
-        data: &[u8],
-    ) -> Result<(), FoxgloveError> {
-        let context = &self.context;
-        let sensor = self
-            .sensors
-            .entry(Arc::clone(topic))
-            .or_insert_with(|| match type_name {
-                POINT_CLOUD_TYPE => Sensor::Cloud(channel(context, topic)),
-                IMAGE_TYPE => Sensor::Raw(channel(context, topic)),
-                COMPRESSED_IMAGE_TYPE => Sensor::Compressed(channel(context, topic)),
-                _ => Sensor::None,
-            });
-        let shown = match sensor {
-            Sensor::Cloud(channel) => show(channel, stamp_ns, || {
-                point_cloud(
-                    &PointCloud2Msg::decode(data).map_err(|e| e.to_string())?,
-                    stamp_ns,
-                )
-            }),
-            Sensor::Raw(channel) => show(channel, stamp_ns, || {
-                let image = ImageMsg::decode(data).map_err(|e| e.to_string())?;
-                Ok(raw_image(&image, stamp_ns))
-            }),
-            Sensor::Compressed(channel) => show(channel, stamp_ns, || {
-                let image = CompressedImageMsg::decode(data).map_err(|e| e.to_string())?;
-                Ok(compressed_image(&image, stamp_ns))
-            }),
-            Sensor::None => Ok(()),
-        };
-        shown.map_err(|reason| FoxgloveError::Message {
-            topic: topic.to_string(),
-            reason,
-        })
-    }
-
-    /// Shows what was found in a sensor's message.
-    pub fn show_found(&mut self, topic: &Arc<str>, stamp_ns: i64, detections: &Detections) {
-        let context = &self.context;
-        let name = || format!("{}/detections", topic.trim_end_matches('/'));
-        let found = self
-            .found
-            .entry(Arc::clone(topic))
-            .or_insert_with(|| match detections {
-                Detections::Image(_) => Found::Image(channel(context, &name())),
-                Detections::Objects(_) => Found::Space(channel(context, &name())),
-            });
-        // Nothing that is shown here can fail.
-        let _ = match (found, detections) {
-            (Found::Image(channel), Detections::Image(found)) => {
-                show(channel, stamp_ns, || Ok(annotations(found, stamp_ns)))
-            }
-            (Found::Space(channel), Detections::Objects(found)) => {
-                show(channel, stamp_ns, || Ok(scene(found, stamp_ns)))
-            }
-            // A topic's detectors find either the one or the other.
-            _ => Ok(()),
-        };
-    }
-
-    /// Whether a client wants transforms.
-    #[must_use]
-    pub fn wants_transforms(&self) -> bool {
-        self.transforms.has_sinks()
-    }
-
-    /// Shows a `tf2_msgs/TFMessage`.
-    pub fn show_transforms(&self, message: &TfMsg<'_>, stamp_ns: i64) {
-        let transforms = message.transforms.iter().map(|transform| {
-            let (moved, turned) = (transform.transform.translation, transform.transform.rotation);
-            let placed = Transform {
-                translation: [moved.x, moved.y, moved.z],
-                rotation: [turned.x, turned.y, turned.z, turned.w],
-            };
-            frame_transform(
-                transform.header.frame_id,
-                transform.child_frame_id,
-                transform.header.stamp_ns(),
-                &placed,
-            )
-        });
-        let transforms = transforms.collect();
-        let _ = show(&self.transforms, stamp_ns, || Ok(FrameTransforms { transforms }));
-    }
-
-    /// Shows where a frame is in its parent.
-    pub fn show_transform(&self, parent: &str, child: &str, stamp_ns: i64, placed: &Transform) {
-        let transforms = vec![frame_transform(parent, child, stamp_ns, placed)];
-        let _ = show(&self.transforms, stamp_ns, || Ok(FrameTransforms { transforms }));
-    }
-
-    /// Lets the clients go, after a moment in which they can take what was sent to them. One that does not take it is not
-    /// waited for.
-    pub async fn close(self) {
-        if self.handle.client_count() > 0 {
-            // Whoever stops the server drops what still waits for a client, and nothing tells when that is gone.
-            tokio::time::sleep(LAST_LOOK).await;
-        }
-        let closed = self.handle.stop().wait();
-        if tokio::time::timeout(FAREWELL, closed).await.is_err() {
-            tracing::debug!(address = %self.address, "a client of Foxglove did not take what was sent to it");
-        }
-    }
-}
-
-impl fmt::Debug for FoxgloveServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FoxgloveServer")
-            .field("address", &self.address)
-            .finish_non_exhaustive()
-    }
-}
-
-fn channel<T: Encode>(context: &Arc<Context>, topic: &str) -> Channel<T> {
-    ChannelBuilder::new(topic).context(context).build()
-}
-
-/// Makes a message and sends it, if anybody wants it.
-fn show<T: Encode>(
-    channel: &Channel<T>,
-    stamp_ns: i64,
-    message: impl FnOnce() -> Result<T, String>,
-) -> Result<(), String> {
-    if channel.has_sinks() {
-        let stamp_ns = u64::try_from(stamp_ns).unwrap_or(0);
-        channel.log_with_meta(&message()?, PartialMetadata::with_log_time(stamp_ns));
-    }
-    Ok(())
-}
 
 /// Foxglove's times have 32 bits for the seconds since 1970; what lies outside is left out.
 fn time(stamp_ns: i64) -> Option<Timestamp> {
@@ -267,7 +22,12 @@ fn time(stamp_ns: i64) -> Option<Timestamp> {
     Timestamp::new_checked(sec, stamp_ns.rem_euclid(1_000_000_000) as u32)
 }
 
-fn frame_transform(parent: &str, child: &str, stamp_ns: i64, placed: &Transform) -> FrameTransform {
+pub(super) fn frame_transform(
+    parent: &str,
+    child: &str,
+    stamp_ns: i64,
+    placed: &Transform,
+) -> FrameTransform {
     let ([x, y, z], [qx, qy, qz, qw]) = (placed.translation, placed.rotation);
     FrameTransform {
         timestamp: time(stamp_ns),
@@ -283,7 +43,7 @@ fn frame_transform(parent: &str, child: &str, stamp_ns: i64, placed: &Transform)
     }
 }
 
-fn raw_image(image: &ImageMsg<'_>, stamp_ns: i64) -> RawImage {
+pub(super) fn raw_image(image: &ImageMsg<'_>, stamp_ns: i64) -> RawImage {
     RawImage {
         timestamp: time(stamp_ns),
         frame_id: image.header.frame_id.to_owned(),
@@ -295,7 +55,7 @@ fn raw_image(image: &ImageMsg<'_>, stamp_ns: i64) -> RawImage {
     }
 }
 
-fn compressed_image(image: &CompressedImageMsg<'_>, stamp_ns: i64) -> CompressedImage {
+pub(super) fn compressed_image(image: &CompressedImageMsg<'_>, stamp_ns: i64) -> CompressedImage {
     let codec = match ImageCodec::of_bytes(image.data) {
         Some(codec) => codec.ros_name(),
         None => image.format,
@@ -325,7 +85,7 @@ fn element(datatype: u8) -> Option<(packed_element_field::NumericType, usize)> {
 }
 
 /// The points without gaps between rows, little-endian. Fields of several elements are not shown.
-fn point_cloud(cloud: &PointCloud2Msg<'_>, stamp_ns: i64) -> Result<PointCloud, String> {
+pub(super) fn point_cloud(cloud: &PointCloud2Msg<'_>, stamp_ns: i64) -> Result<PointCloud, String> {
     let (stride, row_step) = (cloud.point_step as usize, cloud.row_step as usize);
     let row_bytes = stride.checked_mul(cloud.width as usize);
     let row_bytes = row_bytes.filter(|&bytes| bytes <= row_step || cloud.height <= 1);
@@ -416,7 +176,7 @@ fn pair(key: &str, value: String) -> KeyValuePair {
 }
 
 /// Boxes over an image, a closed line and a text each.
-fn annotations(found: &Detections2D, stamp_ns: i64) -> ImageAnnotations {
+pub(super) fn annotations(found: &Detections2D, stamp_ns: i64) -> ImageAnnotations {
     let timestamp = time(stamp_ns);
     let mut message = ImageAnnotations {
         timestamp,
@@ -452,7 +212,7 @@ fn annotations(found: &Detections2D, stamp_ns: i64) -> ImageAnnotations {
 }
 
 /// Boxes in space, in place of all that were there before.
-fn scene(found: &DetectedObjects, stamp_ns: i64) -> SceneUpdate {
+pub(super) fn scene(found: &DetectedObjects, stamp_ns: i64) -> SceneUpdate {
     let timestamp = time(stamp_ns);
     let numbered = found.objects.iter().enumerate();
     SceneUpdate {
