@@ -7,4 +7,4 @@ mod support;
 mod tiny;
 
 mod forms;
-mod serve;
+mod service;
