@@ -13,6 +13,10 @@ use thiserror::Error;
 
 use super::bag::{BagTopic, qos_text};
 
+/// The longest that messages wait in memory for their chunk to fill, by their log times: what a sudden end may cost a
+/// recording of few bytes a second. Log times rather than a clock, so that a file's bytes do not depend on the pace.
+const LONGEST_CHUNK_NS: u64 = 5_000_000_000;
+
 /// Why a recording cannot be written.
 #[derive(Debug, Error)]
 pub enum RecordError {
@@ -56,6 +60,8 @@ pub struct McapRecorder {
     writer: mcap::Writer<BufWriter<File>>,
     /// Messages written to each channel, which numbers the next one.
     sequences: BTreeMap<RecordChannel, u32>,
+    /// Log time of the first message that may still be in memory.
+    unwritten_since_ns: Option<u64>,
 }
 
 impl std::fmt::Debug for McapRecorder {
@@ -94,6 +100,7 @@ impl McapRecorder {
             path: path.to_owned(),
             writer,
             sequences: BTreeMap::new(),
+            unwritten_since_ns: None,
         })
     }
 
@@ -192,7 +199,7 @@ impl McapRecorder {
         Ok(channel)
     }
 
-    /// Writes one message.
+    /// Writes one message, and to the file all that came five seconds of log time before it or earlier.
     ///
     /// # Errors
     /// [`RecordError::Write`].
@@ -211,9 +218,14 @@ impl McapRecorder {
             publish_time: publish_time_ns,
         };
         *sequence = sequence.wrapping_add(1);
-        self.writer
-            .write_to_known_channel(&header, data)
-            .map_err(|source| self.failed(source))
+        let since_ns = *self.unwritten_since_ns.get_or_insert(log_time_ns);
+        let mut written = self.writer.write_to_known_channel(&header, data);
+        // Clocks of bags jump either way.
+        if written.is_ok() && log_time_ns.abs_diff(since_ns) >= LONGEST_CHUNK_NS {
+            self.unwritten_since_ns = None;
+            written = self.writer.flush();
+        }
+        written.map_err(|source| self.failed(source))
     }
 
     /// Writes the index and closes the file.

@@ -62,6 +62,32 @@ fn record_images(path: &Path, compression: RecordCompression) -> McapRecorder {
     recorder
 }
 
+/// The chunk of a recording of a few bytes a second takes minutes to fill: nobody may lose those.
+#[test]
+fn a_slow_recording_that_ends_suddenly_lacks_its_last_seconds_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copy) = (folder.path().join("slow.mcap"), folder.path().join("copy.mcap"));
+    let mut recorder = McapRecorder::create(&path, RecordCompression::Zstd).unwrap();
+    let text = definition(IMAGE_TYPE).unwrap();
+    let channel = recorder
+        .add_ros_channel("/front/image", IMAGE_TYPE, &text)
+        .unwrap();
+    for second in 0..18 {
+        let stamp_ns = START_NS + second * 1_000_000_000;
+        let message = image_at(stamp_ns, &[second as u8; 64]);
+        recorder.write(channel, stamp_ns, stamp_ns, &message).unwrap();
+    }
+    // As it lies on the disk while the recorder still runs.
+    std::fs::copy(&path, &copy).unwrap();
+    let saved = Bag::open(&copy).unwrap().messages(&["/front/image"]).unwrap();
+    let seconds: Vec<u64> = saved
+        .map_while(Result::ok)
+        .map(|message| (message.log_time_ns - START_NS) / 1_000_000_000)
+        .collect();
+    assert_eq!(seconds, (0..18).collect::<Vec<_>>());
+    recorder.finish().unwrap();
+}
+
 #[test]
 fn recorded_images_are_decoded_by_rosbags_with_the_definitions_of_the_file() {
     let folder = tempfile::tempdir().unwrap();
