@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::pipeline::SupervisionSettings;
-use crate::runtime::control::Board;
+use crate::runtime::control::{Board, StreamFlow};
 use crate::runtime::health::{Reason, ReasonKind};
 
 /// Longest time between two looks.
@@ -72,8 +72,12 @@ fn look_at_actors(board: &Board, limit_ns: u64) {
 fn look_at_streams(board: &Board, limit_ns: u64, over: impl Fn(&str) -> bool) {
     for (stream, silent) in board.silent_streams(limit_ns, over) {
         if silent {
-            let stream = stream.name.to_string();
-            board.raise(Reason::SourceSilent { stream });
+            let name = stream.name.to_string();
+            board.raise(Reason::SourceSilent { stream: name });
+            // It may have been paused or drained since it was judged, and what was told of it taken back already.
+            if stream.flow() != StreamFlow::Flowing {
+                board.clear(ReasonKind::SourceSilent, &stream.name);
+            }
         } else {
             board.clear(ReasonKind::SourceSilent, &stream.name);
         }
