@@ -119,7 +119,9 @@ pub(super) async fn start_sinks(
         endings.extend(ending.map(|ending| desk.follow(name, ending)));
     }
     let shared = |(detector, audience)| (detector, Arc::new(audience));
-    Ok(audiences.into_iter().map(shared).collect())
+    let audiences = audiences.into_iter().map(shared).collect();
+    desk.tell(&audiences);
+    Ok(audiences)
 }
 
 /// Opens and starts one sink; `None` for a node that is none, or one of the ROS 2 graph.
@@ -219,7 +221,7 @@ fn ros_sinks(pipeline: &Pipeline) -> impl Iterator<Item = (&str, &Ros2PublisherS
 }
 
 /// The detectors whose results go to a sink.
-fn detectors_of<'a>(pipeline: &'a Pipeline, sink: &'a str) -> impl Iterator<Item = &'a str> {
+pub(super) fn detectors_of<'a>(pipeline: &'a Pipeline, sink: &'a str) -> impl Iterator<Item = &'a str> {
     let edges = pipeline.edges.iter().filter(move |edge| edge.to == sink);
     edges.map(|edge| edge.from.as_str())
 }

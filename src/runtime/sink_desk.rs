@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use tokio::sync::watch;
 
@@ -10,7 +10,7 @@ use super::ending::{Crew, Ending};
 use super::error::RuntimeError;
 use super::finish::{SinkList, SinkOutlet};
 use super::health::ReasonKind;
-use super::outlets::start_sink;
+use super::outlets::{Audiences, detectors_of, start_sink};
 use super::run::Shared;
 use crate::pipeline::{Node, Pipeline};
 
@@ -21,6 +21,8 @@ pub(crate) struct SinkDesk {
     crew: Crew,
     /// The sinks of each detector, by the name of the actor that finishes for it, while there is one.
     lists: Vec<(String, Weak<SinkList>)>,
+    /// Who takes the results of detectors that rest while nobody does.
+    audiences: OnceLock<Audiences>,
     /// Told when a sink has ended, by the name of its node.
     ends: Mutex<BTreeMap<String, watch::Receiver<bool>>>,
 }
@@ -38,8 +40,15 @@ impl SinkDesk {
             with_latency,
             crew,
             lists,
+            audiences: OnceLock::new(),
             ends: Mutex::default(),
         }
+    }
+
+    /// Sinks that are opened and closed from now on are told to these.
+    pub(super) fn tell(&self, audiences: &Audiences) {
+        // A run starts its sinks once.
+        let _ = self.audiences.set(audiences.clone());
     }
 
     /// Takes note of when a sink ends.
@@ -88,12 +97,20 @@ impl SinkDesk {
                 node: node.name.clone(),
             });
         }
+        for detector in detectors_of(pipeline, &node.name) {
+            if let Some(audience) = self.audiences.get().and_then(|all| all.get(detector)) {
+                audience.joined_by(&node.name);
+            }
+        }
         Ok(())
     }
 
     /// Lets no more results flow into a sink, and waits until it has written those that it has and is closed. What was
     /// told of it is told no more.
     pub(crate) async fn close(&self, node: &str) {
+        for audience in self.audiences.get().into_iter().flat_map(Audiences::values) {
+            audience.left_by(node);
+        }
         for (_, list) in &self.lists {
             if let Some(list) = list.upgrade() {
                 list.remove(node);

@@ -262,6 +262,35 @@ fn nothing_is_computed_while_nobody_subscribes() {
 }
 
 #[test]
+fn a_sink_that_is_opened_while_nobody_subscribes_gets_results() {
+    let (lab, port) = live(CAMERA);
+    let child = start(&lab, &[]);
+    let peer = ZenohNode::open(&settings("driver", session(None, Some(port)))).unwrap();
+    let images = peer
+        .publisher(&sensor("/sensing/camera/image_raw", IMAGE_TYPE))
+        .unwrap();
+    wait_for("the program subscribes", || images.has_subscribers());
+    let frame = tiny::raw("/unused", 0, &numbered(0).0);
+    images.publish(frame.data.clone()).unwrap();
+    let file = std::fs::read_to_string(lab.path("tiny.yaml")).unwrap();
+    let more = "  more: { kind: jsonl, input: detector, path: more.jsonl }\nchannels:";
+    std::fs::write(lab.path("tiny.yaml"), file.replace("channels:", more)).unwrap();
+    let asked = Command::new("kill")
+        .args(["-HUP", &child.id().to_string()])
+        .status();
+    assert!(asked.unwrap().success());
+    wait_for("lines of the new sink", || {
+        images.publish(frame.data.clone()).unwrap();
+        std::fs::read_to_string(lab.path("more.jsonl")).is_ok_and(|text| text.contains('\n'))
+    });
+    let run = stop(child);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    let [came, out, dropped, lost] = run.frames();
+    assert_eq!((came, lost), (out + dropped, 0), "{run:?}");
+    peer.close().unwrap();
+}
+
+#[test]
 fn a_bag_is_played_under_the_names_that_the_node_subscribes_to() {
     let (lab, _) = live(CAMERA);
     lab.bag(&film("/bag/camera", 5, 100_000_000));
