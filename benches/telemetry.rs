@@ -1,24 +1,39 @@
-//! What it costs to be watched: the same run with and without metrics, a collector that asks for them every second, a
-//! person at `sensorium top`, and a trace.
+//! What it costs to be watched: the same run without and with a collector that asks for metrics and status every second,
+//! and with that and a trace of every frame.
 //!
-//! Runs alternate, so that what else the machine does falls on both alike, and each pair is compared by itself. Processor
-//! time tells the cost where other work disturbs the throughput. `cargo bench --bench telemetry [-- PAIRS [SECONDS]]`
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a bench")]
+//! Frames are small, so that what telemetry adds to each shows beside what else is done for it; of a frame of a real
+//! network it is a share that is told, too. Runs alternate, so that what else the machine does falls on all alike, and each
+//! is compared with the one of its round that nobody watched.
+//!
+//! `cargo bench --bench telemetry [-- ROUNDS [IMAGES]]`
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, reason = "benches")]
+
+#[path = "../tests/support/tiny.rs"]
+mod tiny;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The same workload every time: every frame of a simulated drive, two networks, as fast as it goes.
-const PIPELINE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/pipelines/demo.yaml");
+/// Milliseconds that the device takes for a frame of `pipelines/yolox.yaml` with YOLOX-nano on two cores: see
+/// docs/PERFORMANCE.md. A frame of a smaller network is hardly worth a device.
+const FRAME_MS: f64 = 11.4;
 
-/// One run in numbers.
+/// How a run is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Watched {
+    No,
+    Metrics,
+    MetricsAndTrace,
+}
+
+/// One run: microseconds a frame.
 #[derive(Debug, Clone, Copy)]
 struct Measured {
-    frames_per_s: f64,
-    cpu_ms_a_frame: f64,
+    wall_us: f64,
+    cpu_us: f64,
 }
 
 /// Processor time of all children that have ended, in seconds.
@@ -40,39 +55,30 @@ fn page(address: &str, path: &str) -> Option<usize> {
     client.read_to_end(&mut answer).ok()
 }
 
-fn run(seconds: f64, watched: bool) -> Measured {
-    let folder = tempfile::tempdir().unwrap();
+fn run(lab: &tiny::Lab, watched: Watched) -> Measured {
     // A port that is free, for a moment.
     let address = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
         .unwrap()
         .to_string();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sensorium"));
-    command
-        .current_dir(folder.path())
-        .args(["run", PIPELINE, "--format", "json", "--rate", "max"]);
-    command.args([
-        "--set",
-        &format!("nodes.drive.simulate.seconds={seconds}"),
-        "--jsonl",
-        "out.jsonl",
-    ]);
-    for edge in 0..2 {
-        command.args(["--set", &format!("channels.edges.{edge}.on_full=block")]);
+    let mut arguments = vec!["--set", "nodes.detector.prepare_workers=2"];
+    if watched != Watched::No {
+        arguments.extend(["--listen", &address]);
     }
-    if watched {
-        command.args(["--listen", &address, "--trace", "trace.json"]);
+    if watched == Watched::MetricsAndTrace {
+        arguments.extend(["--trace", "trace.json"]);
     }
     let cpu_s = children_cpu_s();
-    let child = command
+    let child = lab
+        .command(&arguments)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
     let over = AtomicBool::new(false);
     let output = std::thread::scope(|scope| {
-        if watched {
+        if watched != Watched::No {
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
                     let _ = (page(&address, "/metrics"), page(&address, "/status"));
@@ -93,46 +99,57 @@ fn run(seconds: f64, watched: bool) -> Measured {
         "nothing is dropped"
     );
     Measured {
-        frames_per_s: summary["throughput_fps"].as_f64().unwrap(),
-        cpu_ms_a_frame: (children_cpu_s() - cpu_s) * 1e3 / frames,
+        wall_us: summary["run"]["wall_s"].as_f64().unwrap() * 1e6 / frames,
+        cpu_us: (children_cpu_s() - cpu_s) * 1e6 / frames,
     }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+/// The quarter, the half and three quarters of a list of values.
+fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
     values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() % 2 {
-        0 => f64::midpoint(values[middle - 1], values[middle]),
-        _ => values[middle],
-    }
+    [1, 2, 3].map(|quarter| values[(values.len() - 1) * quarter / 4])
 }
 
 fn main() {
     let mut numbers = std::env::args()
         .skip(1)
-        .filter_map(|argument| argument.parse::<f64>().ok());
-    let pairs = numbers.next().unwrap_or(8.0) as usize;
-    let seconds = numbers.next().unwrap_or(10.0);
-    let (mut throughput, mut cpu) = (Vec::new(), Vec::new());
-    for pair in 0..pairs {
-        // The first of two runs may find the machine in another state than the second.
-        let (off, on) = match pair % 2 {
-            0 => (run(seconds, false), run(seconds, true)),
-            _ => {
-                let on = run(seconds, true);
-                (run(seconds, false), on)
-            }
-        };
-        println!(
-            "off {:7.2} frames/s {:7.2} ms CPU a frame   on {:7.2} frames/s {:7.2} ms CPU a frame",
-            off.frames_per_s, off.cpu_ms_a_frame, on.frames_per_s, on.cpu_ms_a_frame
-        );
-        throughput.push((off.frames_per_s / on.frames_per_s - 1.0) * 100.0);
-        cpu.push((on.cpu_ms_a_frame / off.cpu_ms_a_frame - 1.0) * 100.0);
+        .filter_map(|argument| argument.parse::<usize>().ok());
+    let rounds = numbers.next().unwrap_or(20);
+    let images = numbers.next().unwrap_or(8_000);
+    let lab = tiny::Lab::new();
+    lab.bag(&tiny::film("/camera", images, 1_000_000));
+    const WAYS: [Watched; 3] = [Watched::No, Watched::Metrics, Watched::MetricsAndTrace];
+    let mut measured: Vec<[Measured; 3]> = Vec::new();
+    for round in 0..rounds {
+        let mut all = [None; 3];
+        for turn in 0..WAYS.len() {
+            // The first run of a round may find the machine in another state than the last.
+            let way = (round + turn) % WAYS.len();
+            all[way] = Some(run(&lab, WAYS[way]));
+        }
+        measured.push(all.map(Option::unwrap));
     }
-    for (what, values) in [("throughput", throughput), ("processor time", cpu)] {
-        let middle = median(values.clone());
-        let spread = median(values.iter().map(|value| (value - middle).abs()).collect());
-        println!("cost in {what}: median {middle:+.2} %, spread {spread:.2} % (median absolute deviation)");
+    println!("{rounds} rounds of {images} images; microseconds a frame, median (quartiles)");
+    for (way, what) in [(1, "metrics, asked for every second"), (2, "metrics and a trace")] {
+        for (unit, pick) in [
+            ("wall", (|one: &Measured| one.wall_us) as fn(&Measured) -> f64),
+            ("processor", |one: &Measured| one.cpu_us),
+        ] {
+            let unwatched = quartiles(measured.iter().map(|all| pick(&all[0])).collect());
+            let added = quartiles(
+                measured
+                    .iter()
+                    .map(|all| pick(&all[way]) - pick(&all[0]))
+                    .collect(),
+            );
+            println!(
+                "{what}, {unit}: {:+.2} ({:+.2} to {:+.2}) on {:.1}; {:+.3} % of a frame of {FRAME_MS} ms",
+                added[1],
+                added[0],
+                added[2],
+                unwatched[1],
+                added[1] / (FRAME_MS * 10.0)
+            );
+        }
     }
 }
