@@ -18,6 +18,7 @@ mod dtype;
 mod eval;
 mod graph;
 mod image;
+mod interrupt;
 mod logging;
 mod man;
 mod model;

@@ -7,10 +7,10 @@ use super::report;
 use crate::pipeline::Overrides;
 use crate::runtime::Control;
 
-/// Reads the file again at every SIGHUP and takes over what changed, with the options that the run was started with.
-/// What is wrong with the file is told, and the run goes on as it is.
+/// From now on reads the file again at every SIGHUP and takes over what changed, with the options that the run was started
+/// with. What is wrong with the file is told, and the run goes on as it is. Needs a tokio runtime.
 #[cfg(unix)]
-pub(super) async fn on_hangup(control: Control, args: PipelineArgs, overrides: Overrides) {
+pub(super) fn on_hangup(control: Control, args: PipelineArgs, overrides: Overrides) {
     use tokio::signal::unix::{SignalKind, signal};
 
     let mut hangups = match signal(SignalKind::hangup()) {
@@ -20,16 +20,18 @@ pub(super) async fn on_hangup(control: Control, args: PipelineArgs, overrides: O
             return;
         }
     };
-    while hangups.recv().await.is_some() {
-        if let Err(error) = reload(&control, &args, &overrides).await {
-            report::show(&error);
+    tokio::spawn(async move {
+        while hangups.recv().await.is_some() {
+            if let Err(error) = reload(&control, &args, &overrides).await {
+                report::show(&error);
+            }
         }
-    }
+    });
 }
 
 /// There is no such signal here.
 #[cfg(not(unix))]
-pub(super) async fn on_hangup(_: Control, _: PipelineArgs, _: Overrides) {}
+pub(super) fn on_hangup(_: Control, _: PipelineArgs, _: Overrides) {}
 
 #[cfg_attr(not(unix), expect(dead_code, reason = "there is no signal that asks for it"))]
 async fn reload(control: &Control, args: &PipelineArgs, overrides: &Overrides) -> miette::Result<()> {

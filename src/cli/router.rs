@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use miette::{IntoDiagnostic, WrapErr, miette};
 
+use super::interrupt::Interrupts;
 use super::report;
-use super::run::interrupt;
 use crate::io::ros::zenoh::{Router, SessionEnvironment};
 
 /// Runs a zenoh router until it is interrupted: nodes on rmw_zenoh, ours and those of ROS 2, find each other
@@ -42,8 +42,12 @@ pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
             "{error}"
         )
     })?;
+    let mut interrupts = {
+        let _within = tokio.enter();
+        Interrupts::catch().into_diagnostic()?
+    };
     report::print("the router runs; Ctrl-C ends it")?;
-    tokio.block_on(interrupt()).into_diagnostic()?;
+    tokio.block_on(interrupts.next());
     router.stop().into_diagnostic()?;
     Ok(ExitCode::SUCCESS)
 }

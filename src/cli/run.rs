@@ -10,15 +10,13 @@ use clap::{ArgAction, ValueHint};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use miette::{IntoDiagnostic, Report, Severity, WrapErr, miette};
 
+use super::interrupt::end_on_interrupt;
 use super::pipeline_args::{self, Format, PipelineArgs};
 use super::watching::WatchArgs;
 use super::{reload, report};
 use crate::pipeline::{Overrides, PipelineError, Rate};
 use crate::runtime::{self, Progress, RunOptions, RunOutput, RuntimeError, Shutdown};
 use crate::server::observe::{FileReader, ListenAddress};
-
-/// How long frames under way get to come out after Ctrl-C.
-const DRAIN: Duration = Duration::from_millis(600);
 
 /// Runs a pipeline on a bag, a simulated drive or live sensors: detections go to zenoh, to topics of ROS 2, to recordings
 /// and to JSON lines; a table of latencies and drops comes at the end.
@@ -142,8 +140,8 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
     let outcome = tokio.block_on(async {
         // It answers until the run is over.
         let _observer = watch.start(reader(&args.pipeline, &overrides)).await?;
-        tokio::spawn(end_on_interrupt(shutdown.clone()));
-        tokio::spawn(reload::on_hangup(control, args.pipeline.clone(), overrides));
+        end_on_interrupt(shutdown.clone());
+        reload::on_hangup(control, args.pipeline.clone(), overrides);
         runtime::run(&pipeline, options, shutdown).await.map_err(explain)
     });
     tokio.shutdown_timeout(Duration::from_millis(500));
@@ -207,36 +205,6 @@ pub(super) fn remap(text: &str) -> Result<(String, String), String> {
         Some((from, to)) if !from.is_empty() && !to.is_empty() => Ok((from.to_owned(), to.to_owned())),
         _ => Err("expected FROM:=TO, such as ~/input/pointcloud:=/sensing/lidar/points".to_owned()),
     }
-}
-
-/// Drains on the first interrupt, aborts a little later, exits on the second.
-pub(super) async fn end_on_interrupt(shutdown: Shutdown) {
-    if let Err(error) = interrupt().await {
-        tracing::warn!(%error, "Ctrl-C cannot be caught; the run ends with its source");
-        return;
-    }
-    shutdown.drain();
-    tokio::select! {
-        () = tokio::time::sleep(DRAIN) => shutdown.abort(),
-        _ = interrupt() => std::process::exit(130),
-    }
-    // A second interrupt ends at once; if it cannot be caught, the system's default does the same.
-    let _ = interrupt().await;
-    std::process::exit(130);
-}
-
-/// Completes at Ctrl-C, or when a service manager asks the program to end.
-pub(super) async fn interrupt() -> std::io::Result<()> {
-    #[cfg(unix)]
-    {
-        let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-        tokio::select! {
-            caught = tokio::signal::ctrl_c() => caught,
-            _ = terminate.recv() => Ok(()),
-        }
-    }
-    #[cfg(not(unix))]
-    tokio::signal::ctrl_c().await
 }
 
 /// An error of a run with what to do about it.

@@ -10,8 +10,9 @@ use clap::ValueHint;
 use miette::{Diagnostic, IntoDiagnostic, Report, WrapErr, miette};
 use serde_json::json;
 
+use super::interrupt::Interrupts;
 use super::pipeline_args::{self, PipelineArgs};
-use super::{report, run, token};
+use super::{report, token};
 use crate::io::forms::{MAX_POINTS, Presets};
 use crate::perception::ModelOptions;
 use crate::perception::bundle::{Bundle, Pinned, pinned};
@@ -160,8 +161,9 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
             .into_diagnostic()
             .wrap_err("the model's thread cannot start")?;
         let server = Server::on(listener, Arc::new(engine), options, service).map_err(unable)?;
+        let interrupted = interrupted();
         report::print(&format!("serving {name} on http://{}", server.address()))?;
-        Ok::<_, Report>(server.run(interrupted()).await)
+        Ok::<_, Report>(server.run(interrupted).await)
     })?;
     tokio.shutdown_timeout(Duration::from_millis(500));
     match phase {
@@ -170,17 +172,24 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
     }
 }
 
-/// Completes at the first interrupt; a second one ends the process at once, whatever is still under way.
-async fn interrupted() {
-    if let Err(error) = run::interrupt().await {
-        tracing::warn!(%error, "Ctrl-C cannot be caught; the service ends with its process");
-        return std::future::pending().await;
-    }
-    tokio::spawn(async {
-        if run::interrupt().await.is_ok() {
+/// Catches interrupts from now on. Completes at the first; a second one ends the process at once, whatever is still under
+/// way.
+fn interrupted() -> impl Future<Output = ()> {
+    let interrupts = Interrupts::catch();
+    async {
+        let mut interrupts = match interrupts {
+            Ok(interrupts) => interrupts,
+            Err(error) => {
+                tracing::warn!(%error, "Ctrl-C cannot be caught; the service ends with its process");
+                return std::future::pending().await;
+            }
+        };
+        interrupts.next().await;
+        tokio::spawn(async move {
+            interrupts.next().await;
             std::process::exit(130);
-        }
-    });
+        });
+    }
 }
 
 /// Loads the model, at every call anew.

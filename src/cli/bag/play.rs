@@ -12,9 +12,10 @@ use miette::{IntoDiagnostic, Report, WrapErr, miette};
 
 use super::carry::bytes;
 use super::times::seconds_ns;
+use crate::cli::interrupt::Interrupts;
 use crate::cli::report;
 use crate::cli::ros_args::RosArgs;
-use crate::cli::run::{interrupt, remap};
+use crate::cli::run::remap;
 use crate::io::bag::{Bag, BagError, BagTopic, TimeRange};
 use crate::io::interface::hash_of_definition;
 use crate::io::messages::type_hash;
@@ -361,14 +362,20 @@ fn steer(handle: &PlayerHandle) -> miette::Result<()> {
         .build()
         .into_diagnostic()
         .wrap_err("interrupts cannot be waited for")?;
+    let interrupts = {
+        let _within = tokio.enter();
+        Interrupts::catch()
+    };
+    let mut interrupts = interrupts
+        .into_diagnostic()
+        .wrap_err("interrupts cannot be caught")?;
     let stopped = handle.clone();
     std::thread::spawn(move || {
-        if tokio.block_on(interrupt()).is_ok() {
-            stopped.stop();
-            // A second one ends at once.
-            let _ = tokio.block_on(interrupt());
-            std::process::exit(130);
-        }
+        tokio.block_on(interrupts.next());
+        stopped.stop();
+        // A second one ends at once.
+        tokio.block_on(interrupts.next());
+        std::process::exit(130);
     });
     if std::io::stdin().is_terminal() {
         let handle = handle.clone();

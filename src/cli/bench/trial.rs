@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::cli::run::{end_on_interrupt, explain};
+use crate::cli::interrupt::end_on_interrupt;
+use crate::cli::run::explain;
 use crate::device::DeviceLayer;
 use crate::pipeline::{NodeKind, Pipeline};
 use crate::runtime::{self, Load, LoadTally, Progress, RunOptions, RuntimeError, Shutdown};
@@ -59,7 +60,7 @@ pub(super) async fn run_trial(
         live: Live::default(),
         load: Some(load.clone()),
     };
-    let interrupt = tokio::spawn(end_on_interrupt(shutdown.clone()));
+    let interrupt = end_on_interrupt(shutdown.clone());
     let outcome = runtime::run(pipeline, options, shutdown.clone()).await;
     interrupt.abort();
     let output = outcome.map_err(explain)?;

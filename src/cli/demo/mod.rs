@@ -12,7 +12,8 @@ use clap::ValueHint;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use miette::{IntoDiagnostic, WrapErr};
 
-use super::run::{end_on_interrupt, explain};
+use super::interrupt::end_on_interrupt;
+use super::run::explain;
 use super::{pipeline_args, report};
 use crate::accuracy::{
     ClassAccuracy, Evaluation, EvaluationParams, FrameObjects, SeenObject, Side, evaluate, read_frames,
@@ -146,7 +147,7 @@ pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
         load: None,
     };
     let outcome = tokio.block_on(async {
-        tokio::spawn(end_on_interrupt(shutdown.clone()));
+        end_on_interrupt(shutdown.clone());
         runtime::run(&pipeline, options, shutdown).await
     });
     tokio.shutdown_timeout(Duration::from_millis(500));
