@@ -13,7 +13,7 @@ use super::source::Span;
 #[non_exhaustive]
 pub enum PipelineError {
     /// The file cannot be read.
-    #[error("the pipeline file {} cannot be read", path.display())]
+    #[error("{} cannot be read", path.display())]
     Read {
         /// The file.
         path: PathBuf,
@@ -22,7 +22,7 @@ pub enum PipelineError {
         cause: std::io::Error,
     },
     /// The file is no text.
-    #[error("the pipeline file {} is not UTF-8 text: byte {valid_up_to} begins no character", path.display())]
+    #[error("{} is not UTF-8 text: byte {valid_up_to} begins no character", path.display())]
     NotText {
         /// The file.
         path: PathBuf,
@@ -30,7 +30,7 @@ pub enum PipelineError {
         valid_up_to: usize,
     },
     /// The file is larger than any pipeline file should be.
-    #[error("the pipeline file {} is larger than {limit_bytes} bytes", path.display())]
+    #[error("{} is larger than {limit_bytes} bytes", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,

@@ -393,6 +393,22 @@ fn sweeps_boxes_in_space_and_transforms_of_a_drive_arrive() {
 }
 
 #[test]
+fn that_others_can_look_is_told() {
+    let lab = Lab::new();
+    lab.bag(&film("/front", 2, PERIOD_NS));
+    for (address, others) in [("127.0.0.1:0", false), ("0.0.0.0:0", true)] {
+        let run = lab.run(&["--foxglove", address]);
+        assert_eq!(run.code, Some(0), "{run:?}");
+        assert_eq!(
+            run.told
+                .contains("everyone who reaches 0.0.0.0:0 can see what the sensors see"),
+            others,
+            "{run:?}"
+        );
+    }
+}
+
+#[test]
 fn a_publisher_of_the_file_listens_where_it_says_and_wrong_keys_are_told() {
     let lab = Lab::new();
     lab.bag(&film("/camera", 5, PERIOD_NS));
