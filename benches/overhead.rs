@@ -134,6 +134,26 @@ fn tasks(runtime: &Runtime, rate_hz: Option<u32>, count: usize, touched: bool) -
     })
 }
 
+/// Source and sink as threads of the system on a channel of the standard library: what waking costs on this machine.
+fn threads(rate_hz: u32, count: usize) -> LatencyStats {
+    let (sender, receiver) = std::sync::mpsc::sync_channel::<Instant>(CAPACITY);
+    let sink = std::thread::spawn(move || {
+        let mut hops = LatencyHistogram::new();
+        while let Ok(sent) = receiver.recv() {
+            hops.record(nanos(sent));
+        }
+        hops.stats().unwrap()
+    });
+    let mut due = Instant::now();
+    for _ in 0..count {
+        due += Duration::from_secs(1) / rate_hz;
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        sender.send(Instant::now()).unwrap();
+    }
+    drop(sender);
+    sink.join().unwrap()
+}
+
 /// A stage whose work is nothing.
 struct Nothing {
     output: Sender<(Instant, Sample<Instant>)>,
@@ -301,6 +321,13 @@ fn main() {
     for rate_hz in RATES_HZ {
         let count = (settings.seconds * f64::from(rate_hz)).ceil().max(1.0) as usize;
         let rate = format!("{rate_hz} Hz");
+        row(
+            "threads of the system",
+            &rate,
+            &threads(rate_hz, count),
+            None,
+            None,
+        );
         for (touched, what) in [(false, "task hop, handle"), (true, "task hop, written and read")] {
             let measured = tasks(&runtime, Some(rate_hz), count, touched);
             row(what, &rate, &measured.hop, Some(&measured.whole), None);
