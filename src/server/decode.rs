@@ -29,7 +29,10 @@ const MAX_LAG_S: f64 = 3600.0;
 pub(super) struct Decoded {
     pub(super) frame: Frame,
     pub(super) stream: String,
+    pub(super) stamp_ns: i64,
+    pub(super) world_from_sensor: Option<[f64; 16]>,
     pub(super) reset: bool,
+    pub(super) last: bool,
     pub(super) frame_id: String,
     pub(super) params: Vec<(&'static str, CallValue)>,
     pub(super) form: BodyForm,
@@ -90,12 +93,7 @@ pub(super) fn decode(
     let (stamp_ns, world_from_sensor) = taken(stream)?;
     let (frame, said, dropped) = if let Some(inputs) = &request.inputs {
         let arrays = decode_named_arrays(inputs, &facts.schema, "inputs", options.max_body_bytes)?;
-        let frame = Frame::Arrays {
-            arrays,
-            stamp_ns,
-            world_from_sensor,
-        };
-        (frame, None, None)
+        (Frame::Arrays(arrays), None, None)
     } else if let Some(points) = &request.points {
         let limits = PointLimits {
             max_points: options.max_points,
@@ -106,8 +104,6 @@ pub(super) fn decode(
         check_name(table.frame_id.as_deref(), "points.frame_id", MAX_FRAME_CHARS)?;
         let sweep = SweepFrame {
             columns: columns(&table, "points")?,
-            stamp_ns,
-            world_from_sensor,
             past: past(&request.sweeps, stream.is_some(), facts, &limits)?,
         };
         (Frame::Sweep(sweep), table.frame_id, Some(table.dropped))
@@ -133,7 +129,10 @@ pub(super) fn decode(
     Ok(Decoded {
         frame,
         stream: id.to_owned(),
+        stamp_ns,
+        world_from_sensor,
         reset: stream.is_some_and(|stream| stream.reset),
+        last: stream.is_some_and(|stream| stream.last),
         frame_id: request
             .frame_id
             .or(said)

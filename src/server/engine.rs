@@ -11,7 +11,9 @@ use tokio::sync::{oneshot, watch};
 use crate::image::Image;
 use crate::perception::HeadError;
 use crate::perception::bundle::Pinned;
-use crate::perception::{CallParam, CallValue, InputSchema, ModelError, Outcome, PrepareError, Sensor};
+use crate::perception::{
+    CallParam, CallValue, InputSchema, ModelError, Outcome, PrepareError, Sensor, SubmitError,
+};
 use crate::tensor::HostTensor;
 
 /// What a model is, once it runs.
@@ -57,15 +59,8 @@ pub enum Frame {
     Image(Image),
     /// A sweep.
     Sweep(SweepFrame),
-    /// Plain arrays by name, and the stream that they belong to.
-    Arrays {
-        /// The arrays.
-        arrays: BTreeMap<String, HostTensor>,
-        /// Sensor stamp in nanoseconds.
-        stamp_ns: i64,
-        /// Rigid transform from the sensor's frame to the world's, row by row.
-        world_from_sensor: Option<[f64; 16]>,
-    },
+    /// Plain arrays by name.
+    Arrays(BTreeMap<String, HostTensor>),
 }
 
 /// A sweep of a request.
@@ -73,10 +68,6 @@ pub enum Frame {
 pub struct SweepFrame {
     /// Columns x, y, z, intensity.
     pub columns: [Vec<f32>; 4],
-    /// Sensor stamp in nanoseconds.
-    pub stamp_ns: i64,
-    /// Rigid transform from the sensor's frame to the world's, row by row.
-    pub world_from_sensor: Option<[f64; 16]>,
     /// Earlier sweeps that came with it, oldest first.
     pub past: Vec<PastSweep>,
 }
@@ -99,8 +90,14 @@ pub struct Job {
     pub frame: Frame,
     /// The stream; empty for a frame that stands alone.
     pub stream: String,
+    /// Sensor stamp in nanoseconds.
+    pub stamp_ns: i64,
+    /// Rigid transform from the sensor's frame to the world's, row by row.
+    pub world_from_sensor: Option<[f64; 16]>,
     /// Whether what is kept of the stream is forgotten first.
     pub reset: bool,
+    /// Whether what is kept of the stream is forgotten afterwards.
+    pub last: bool,
     /// Coordinate frame of the results.
     pub frame_id: String,
     /// Parameters, checked against [`ModelFacts::params`].
@@ -144,7 +141,10 @@ pub enum EngineError {
 impl EngineError {
     /// Whether the frame or the parameters are to blame, not the model.
     #[must_use]
-    pub const fn is_callers(&self) -> bool {
+    pub fn is_callers(&self) -> bool {
+        if let Self::Model(ModelError::Stream { source, .. }) = self {
+            return matches!(**source, SubmitError::StreamRejected { .. } | SubmitError::Key(_));
+        }
         matches!(
             self,
             Self::Model(

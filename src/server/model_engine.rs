@@ -155,14 +155,23 @@ impl Worker {
             let Job {
                 frame,
                 stream,
+                stamp_ns,
+                world_from_sensor,
                 reset,
+                last,
                 frame_id,
                 params,
                 reply,
                 ..
             } = job;
+            let taken = Taken {
+                stream: &stream,
+                stamp_ns,
+                world_from_sensor,
+                reset,
+            };
             let ran = catch_unwind(AssertUnwindSafe(|| {
-                predict(&mut model, frame, &stream, reset, &frame_id, params)
+                predict(&mut model, frame, taken, last, &frame_id, params)
             }));
             let (answer, panicked) = match ran {
                 Ok(answer) => (answer.map_err(EngineError::from), false),
@@ -281,35 +290,32 @@ fn words(panic: &(dyn Any + Send)) -> String {
 fn predict(
     model: &mut Model,
     frame: Frame,
-    stream: &str,
-    reset: bool,
+    mut taken: Taken<'_>,
+    last: bool,
     frame_id: &str,
     params: Vec<(&'static str, CallValue)>,
 ) -> Result<Outcome, ModelError> {
     // A frame without a stream stands alone: nothing is kept of those before it, nor of it.
-    let alone = stream.is_empty();
-    if reset || alone {
-        model.host().forget(stream);
+    let alone = taken.stream.is_empty();
+    taken.reset |= alone;
+    if taken.reset {
+        model.forget_stream(taken.stream);
     }
     let outcome = match frame {
-        Frame::Image(image) => model.run(&SensorData::Image(image.view().into()), frame_id, params),
-        Frame::Arrays {
-            arrays,
-            stamp_ns,
-            world_from_sensor,
-        } => {
-            let taken = Taken {
-                stream,
-                stamp_ns,
-                world_from_sensor,
-                reset: reset || alone,
-            };
-            model.run_arrays(&arrays, &taken, frame_id, params)
+        Frame::Image(image) => {
+            model.run_taken(&SensorData::Image(image.view().into()), &taken, frame_id, params)
         }
-        Frame::Sweep(sweep) => run_sweep(model, &sweep, stream, frame_id, params),
+        Frame::Arrays(arrays) => model.run_arrays(&arrays, &taken, frame_id, params),
+        Frame::Sweep(sweep) => {
+            if alone {
+                // Its own frame may be the world's.
+                taken.world_from_sensor = taken.world_from_sensor.or(Some(IDENTITY));
+            }
+            run_sweep(model, &sweep, &taken, frame_id, params)
+        }
     };
-    if alone {
-        model.host().forget(stream);
+    if alone || last {
+        model.forget_stream(taken.stream);
     }
     outcome
 }
@@ -317,35 +323,28 @@ fn predict(
 fn run_sweep(
     model: &mut Model,
     frame: &SweepFrame,
-    stream: &str,
+    taken: &Taken<'_>,
     frame_id: &str,
     params: Vec<(&'static str, CallValue)>,
 ) -> Result<Outcome, ModelError> {
     for past in &frame.past {
-        model.remember(&SensorData::Sweep(as_sweep(
-            &past.columns,
-            stream,
-            frame.stamp_ns.saturating_sub(past.lag_ns),
-            Some(past.ref_from_sweep),
-        )))?;
+        let earlier = Taken {
+            stamp_ns: taken.stamp_ns.saturating_sub(past.lag_ns),
+            world_from_sensor: Some(past.ref_from_sweep),
+            ..*taken
+        };
+        model.remember(&SensorData::Sweep(as_sweep(&past.columns, &earlier)))?;
     }
-    // Where a frame stands alone, its own frame may be the world's.
-    let pose = frame.world_from_sensor.or(stream.is_empty().then_some(IDENTITY));
-    let current = as_sweep(&frame.columns, stream, frame.stamp_ns, pose);
-    model.run(&SensorData::Sweep(current), frame_id, params)
+    let current = as_sweep(&frame.columns, taken);
+    model.run_taken(&SensorData::Sweep(current), taken, frame_id, params)
 }
 
-fn as_sweep<'a>(
-    columns: &'a [Vec<f32>; 4],
-    stream: &'a str,
-    stamp_ns: i64,
-    world_from_sensor: Option<[f64; 16]>,
-) -> Sweep<'a> {
+fn as_sweep<'a>(columns: &'a [Vec<f32>; 4], taken: &Taken<'a>) -> Sweep<'a> {
     let [x, y, z, intensity] = columns;
     Sweep {
-        stream,
-        stamp_ns,
+        stream: taken.stream,
+        stamp_ns: taken.stamp_ns,
         points: Columns { x, y, z, intensity },
-        world_from_sensor,
+        world_from_sensor: taken.world_from_sensor,
     }
 }

@@ -84,6 +84,9 @@ pub struct StreamForm {
     /// Forget what was kept of it first.
     #[serde(default)]
     pub reset: bool,
+    /// Forget afterwards what is kept of it: its place is free for another stream.
+    #[serde(default)]
+    pub last: bool,
     /// Sensor stamp in nanoseconds; the time of arrival where it is left out.
     pub stamp_ns: Option<i64>,
     /// From the sensor's frame to the world's at that time.

@@ -319,7 +319,10 @@ async fn run(
     let submitted = state.engine.submit(Job {
         frame: decoded.frame,
         stream: decoded.stream,
+        stamp_ns: decoded.stamp_ns,
+        world_from_sensor: decoded.world_from_sensor,
         reset: decoded.reset,
+        last: decoded.last,
         frame_id: decoded.frame_id,
         params: decoded.params,
         deadline,

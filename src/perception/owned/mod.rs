@@ -299,6 +299,14 @@ impl Model {
         Ok(())
     }
 
+    /// Gives up earlier frames and states of a stream: it starts afresh if it comes back, and its place is free.
+    pub fn forget_stream(&mut self, stream: &str) {
+        self.parts.host.forget(stream);
+        if let Some(bench) = &mut self.bench {
+            bench.trace.forget_stream(stream);
+        }
+    }
+
     /// The half on the host.
     #[must_use]
     pub fn host(&self) -> &Arc<dyn HostModel> {

@@ -6,6 +6,7 @@ mod document;
 mod life;
 mod limits;
 mod mistakes;
+mod streams;
 
 use crate::tiny;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
