@@ -31,6 +31,7 @@ mod run_streams;
 mod run_trace;
 mod scheduling;
 mod sets;
+mod slow_stages;
 mod stages;
 mod supervision;
 mod telemetry_metrics;

@@ -92,6 +92,8 @@ fn a_clock_that_jumps_either_way_loses_nothing() {
             (step(ahead), step(back)),
             (period + 3_600_000_000_000, period - 3_620_000_000_000)
         );
+        let tape = sensorium::io::bag::Bag::open(&lab.path("tape.mcap")).unwrap();
+        assert_eq!(tape.message_count(), 2 * FRAMES as u64, "images and boxes");
         let place = format!("frame {ahead} an hour on, frame {back} back");
         row("clock jumps", place, &run, Some(longest_pause_ms(&came)))
     });
