@@ -381,6 +381,42 @@ fn a_batch_starts_when_it_is_full_when_all_are_there_at_a_second_frame_or_at_its
     assert_eq!((schedule.len(), schedule.wake_ns(160)), (0, None));
 }
 
+/// 50 and 2 frames a second, and a batch that waits for 5 ms.
+#[test]
+fn a_fast_stream_is_held_for_a_slow_one_only_where_that_comes_in_time() {
+    const MS: u64 = 1_000_000;
+    let ids = streams(2);
+    let rules = LaneRules {
+        timeout_ns: 5 * MS,
+        ..FOURS
+    };
+    let mut schedule = Schedule::new(Order::Deadline, &[rules]);
+    // The slow one comes 3 ms after every twenty-fifth frame of the fast one. Twice, and how often it comes is known.
+    let slow_at = |number: u64| (number * 500 + 3) * MS;
+    let mut slow = 0;
+    for number in 0..100 {
+        let now_ns = number * 20 * MS;
+        schedule.push(0, ids[0], None, now_ns, (0, number)).unwrap();
+        let is_near = number % 25 == 0;
+        let (known, held) = (slow >= 2, next(&mut schedule, now_ns).is_empty());
+        if known {
+            assert_eq!(held, is_near, "frame {number}");
+        }
+        if is_near {
+            let now_ns = slow_at(slow);
+            schedule.push(0, ids[1], None, now_ns, (1, slow)).unwrap();
+            slow += 1;
+            let together = next(&mut schedule, now_ns).len();
+            if known {
+                assert_eq!(together, 2, "frame {number}");
+            }
+        }
+        // What is held while too little is known.
+        next(&mut schedule, now_ns + 9 * MS);
+        assert!(schedule.is_empty());
+    }
+}
+
 #[test]
 fn a_stream_that_fell_silent_is_not_waited_for() {
     let ids = streams(2);

@@ -9,8 +9,10 @@
 //!    ever, one of them goes after [`PATIENCE`] choices in a row that passed one over.
 //!
 //! A lane that has no room for the results is left out and holds nobody else. A lane with batched variants lets frames of
-//! different streams go together: at once when the batch is full, when nobody else is expected to join, or when a stream
-//! has a second frame waiting; at the latest when the oldest member has waited for the lane's timeout.
+//! different streams go together: at once when the batch is full, when nobody else is expected to join in time, or when a
+//! stream has a second frame waiting; at the latest when the oldest member has waited for the lane's timeout. A stream is
+//! expected as long after its last frame as that came after the one before: nobody is held for a slow one that would come
+//! too late anyway.
 //!
 //! [`Order::Arrival`] takes frames as they came, for runs that promise the same results every time: nothing is late there,
 //! and a choice by time would make the order depend on how long things took.
@@ -75,7 +77,7 @@ struct Lane {
 struct Survey {
     /// Streams with a frame waiting.
     heads: usize,
-    /// Streams without one that are expected to bring one.
+    /// Streams without one that are expected to bring one in time.
     awaited: usize,
     /// A stream has more than one frame waiting.
     backlog: bool,
@@ -93,6 +95,8 @@ struct Stream {
     served: u64,
     /// When a frame last came.
     seen_ns: u64,
+    /// How long after the one before; `None` while there was one alone.
+    gap_ns: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -218,8 +222,11 @@ impl<T> Schedule<T> {
             }),
             next: None,
         };
-        let index = self.stream(lane, stream, now_ns);
+        let (index, is_new) = self.stream(lane, stream, now_ns);
         let stream = &mut self.streams[index];
+        if !is_new {
+            stream.gap_ns = Some(now_ns.saturating_sub(stream.seen_ns));
+        }
         stream.seen_ns = now_ns;
         stream.ends = match stream.ends {
             Some([oldest, newest]) => {
@@ -388,17 +395,24 @@ impl<T> Schedule<T> {
                     survey.heads += 1;
                     survey.oldest_ns = survey.oldest_ns.min(head.ready_ns);
                 }
-                None if !is_silent(stream, now_ns) => survey.awaited += 1,
                 None => {}
+            }
+        }
+        for stream in self.streams.iter().filter(|stream| stream.ends.is_none()) {
+            let lane = &mut self.lanes[stream.lane];
+            let due_ns = lane.due_ns();
+            let comes_in_time = |gap_ns| stream.seen_ns.saturating_add(gap_ns) <= due_ns;
+            if !is_silent(stream, now_ns) && stream.gap_ns.is_none_or(comes_in_time) {
+                lane.survey.awaited += 1;
             }
         }
     }
 
-    /// The place of a stream in the list; a new one takes the place of one that fell silent.
-    fn stream(&mut self, lane: usize, id: StreamId, now_ns: u64) -> usize {
+    /// The place of a stream in the list, and whether it is new; a new one takes the place of one that fell silent.
+    fn stream(&mut self, lane: usize, id: StreamId, now_ns: u64) -> (usize, bool) {
         let known = |stream: &Stream| stream.id == id && stream.lane == lane;
         if let Some(index) = self.streams.iter().position(known) {
-            return index;
+            return (index, false);
         }
         let new = Stream {
             id,
@@ -406,9 +420,10 @@ impl<T> Schedule<T> {
             ends: None,
             served: 0,
             seen_ns: now_ns,
+            gap_ns: None,
         };
         let gone = |stream: &Stream| stream.ends.is_none() && is_silent(stream, now_ns);
-        match self.streams.iter().position(gone) {
+        let index = match self.streams.iter().position(gone) {
             Some(index) => {
                 self.streams[index] = new;
                 index
@@ -417,7 +432,8 @@ impl<T> Schedule<T> {
                 self.streams.push(new);
                 self.streams.len() - 1
             }
-        }
+        };
+        (index, true)
     }
 }
 
