@@ -128,11 +128,11 @@ pub fn find_reference(sample: &Path, keys: &[&str]) -> Option<PathBuf> {
 /// - `detections` are matched by label, in falling order of the reference's score, each with what is nearest: boxes in space by
 ///   the distance of their centres, boxes in an image by their overlap; the heights, sizes and headings of pairs, as far as
 ///   the reference has them, are compared, too;
-/// - `trajectory` by its columns x and y;
+/// - `trajectory` by its columns x and y, each side's where its own `columns` say;
 /// - every encoded array by its elements: whole numbers by the share of equal ones, floats by the largest difference, where
 ///   equal infinities agree and NaN agrees with nothing.
 ///
-/// What cannot be read is a failure.
+/// What cannot be read is a failure, and so is a reference that has nothing of this but names.
 #[must_use]
 pub fn compare_with_reference(body: &Value, reference: &Value, gates: &Gates) -> (Metrics, Vec<String>) {
     let mut told = Told::default();
@@ -146,6 +146,7 @@ pub fn compare_with_reference(body: &Value, reference: &Value, gates: &Gates) ->
         }
     }
     if let Some(expected) = reference.get("detections") {
+        told.compared = true;
         match (rows(body.get("detections")), rows(Some(expected))) {
             (Ok(found), Ok(expected)) => detections(&found, &expected, gates, &mut told),
             (found, expected) => {
@@ -159,18 +160,25 @@ pub fn compare_with_reference(body: &Value, reference: &Value, gates: &Gates) ->
             }
         }
     }
-    if let Some(expected) = reference.get("trajectory").filter(|value| value.is_array()) {
-        let found = body.get("trajectory").unwrap_or(&Value::Null);
-        if let Err(error) = trajectory(found, expected, gates, &mut told) {
+    if reference.get("trajectory").is_some_and(Value::is_array) {
+        told.compared = true;
+        if let Err(error) = trajectory(body, reference, gates, &mut told) {
             told.failures.push(format!("trajectory: {error}"));
         }
     }
     arrays(body, reference, "", gates, &mut told);
+    if !told.compared {
+        let reason =
+            "nothing was compared: the reference has no detections, no trajectory and no encoded array";
+        told.failures.push(reason.to_owned());
+    }
     (told.metrics, told.failures)
 }
 
 #[derive(Debug, Default)]
 struct Told {
+    /// Whether the reference has anything beside names.
+    compared: bool,
     metrics: Metrics,
     failures: Vec<String>,
 }
@@ -357,26 +365,35 @@ fn largest(one: &[f64], other: &[f64]) -> f64 {
     differences.fold(0.0, |a: f64, b| if a.is_nan() || a > b { a } else { b })
 }
 
-fn trajectory(found: &Value, expected: &Value, gates: &Gates, told: &mut Told) -> Result<(), String> {
-    let positions = |value: &Value| -> Result<ArrayD<f64>, String> {
-        let rows = value.as_array().ok_or("it is no list")?;
-        let mut flat = Vec::with_capacity(2 * rows.len());
-        for row in rows {
-            for at in 0..2 {
-                flat.push(
-                    row.get(at)
-                        .and_then(Value::as_f64)
-                        .ok_or("a pose has no x and y")?,
-                );
-            }
-        }
-        let rows = Array2::from_shape_vec((rows.len(), 2), flat);
-        Ok(rows.map_err(|error| error.to_string())?.into_dyn())
-    };
-    let errors = ade_fde(&positions(found)?, &positions(expected)?, 2).map_err(|error| error.to_string())?;
+fn trajectory(body: &Value, reference: &Value, gates: &Gates, told: &mut Told) -> Result<(), String> {
+    let found = positions(body)?;
+    let expected = positions(reference).map_err(|error| format!("of the reference: {error}"))?;
+    let errors = ade_fde(&found, &expected, 2).map_err(|error| error.to_string())?;
     told.at_most("ade", errors.ade, gates.max_ade);
     told.at_most("fde", errors.fde, gates.max_fde);
     Ok(())
+}
+
+/// x and y of every pose of a body.
+fn positions(body: &Value) -> Result<ArrayD<f64>, String> {
+    let columns = body.get("columns").and_then(Value::as_array);
+    let columns = columns.ok_or("its `columns` are no list")?;
+    let column = |name: &str| {
+        let at = columns.iter().position(|column| column.as_str() == Some(name));
+        at.ok_or_else(|| format!("its `columns` have no `{name}`"))
+    };
+    let columns = [column("x")?, column("y")?];
+    let rows = body.get("trajectory").and_then(Value::as_array);
+    let rows = rows.ok_or("it is no list")?;
+    let mut flat = Vec::with_capacity(2 * rows.len());
+    for row in rows {
+        for at in columns {
+            let value = row.get(at).and_then(Value::as_f64);
+            flat.push(value.ok_or("a pose has no x and y")?);
+        }
+    }
+    let rows = Array2::from_shape_vec((rows.len(), 2), flat);
+    Ok(rows.map_err(|error| error.to_string())?.into_dyn())
 }
 
 /// Compares every encoded array of the reference with the one at the same place.
@@ -385,6 +402,7 @@ fn arrays(body: &Value, reference: &Value, path: &str, gates: &Gates, told: &mut
         return;
     };
     if entries.contains_key("encoding") && entries.contains_key("data") {
+        told.compared = true;
         match (decoded(body), decoded(reference)) {
             (Ok(found), Ok(expected)) => array(&found, &expected, path, gates, told),
             (found, expected) => {

@@ -12,7 +12,7 @@ use sensorium::server::Token;
 use sensorium::server::client::{
     Client, Expected, Gates, check_bad_request, check_service, compare_with_reference,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tiny::Lab;
 
 use super::{PATIENCE, box_of, png, squares};
@@ -205,19 +205,52 @@ fn an_answer_is_held_against_a_stored_one() {
         "their overlap is 6 / 14"
     );
 
-    let path = |end: f64| json!({ "trajectory": [[0, 0, 0], [1, 0, 0], [2, end, 0]] });
+    let columns = json!(["x", "y", "yaw"]);
+    let path = |end: f64| json!({ "columns": columns, "trajectory": [[0, 0, 0], [1, 0, 0], [2, end, 0]] });
     let (metrics, failures) = compare_with_reference(&path(1.5), &path(0.0), &gates);
     assert_eq!((metrics["ade"], metrics["fde"], failures.len()), (0.5, 1.5, 1));
     for broken in [
         json!({}),
-        json!({ "trajectory": 7 }),
-        json!({ "trajectory": [[0, 0]] }),
+        json!({ "columns": columns, "trajectory": 7 }),
+        json!({ "columns": columns, "trajectory": [[0, 0]] }),
         json!(null),
     ] {
         assert!(
             !compare_with_reference(&broken, &path(0.0), &gates).1.is_empty(),
             "{broken}"
         );
+    }
+
+    // x and y are where the columns of each side say.
+    let turned = json!({ "columns": ["t", "y", "yaw", "x"], "trajectory": [[0, 0, 9, 0], [1, 0, 9, 1], [2, 1.5, 9, 2]] });
+    let (metrics, failures) = compare_with_reference(&turned, &path(0.0), &gates);
+    assert_eq!((metrics["ade"], metrics["fde"], failures.len()), (0.5, 1.5, 1));
+    let (metrics, _) = compare_with_reference(&path(0.0), &turned, &gates);
+    assert_eq!((metrics["ade"], metrics["fde"]), (0.5, 1.5));
+    for (column, told) in [
+        (json!(["x", "yaw"]), "no `y`"),
+        (Value::Null, "`columns` are no list"),
+    ] {
+        let mut other = path(0.0);
+        other["columns"] = column;
+        for (body, reference) in [(&other, &path(0.0)), (&path(0.0), &other)] {
+            let (metrics, failures) = compare_with_reference(body, reference, &gates);
+            assert_eq!((metrics.len(), failures.len()), (0, 1), "{failures:?}");
+            assert!(failures[0].contains(told), "{told}: {failures:?}");
+        }
+    }
+
+    for empty in [
+        json!({}),
+        json!({ "model": "m" }),
+        json!({ "trajectory": 7 }),
+        json!(null),
+        json!([]),
+    ] {
+        let (_, failures) =
+            compare_with_reference(&json!({ "model": "m", "detections": [] }), &empty, &gates);
+        assert_eq!(failures.len(), 1, "{empty}");
+        assert!(failures[0].starts_with("nothing was compared"), "{failures:?}");
     }
 
     let labels = |last: u8| json!({ "labels": { "encoding": "raw", "dtype": "uint8", "shape": [4], "data": STANDARD.encode([1, 2, 3, last]) } });
@@ -275,8 +308,9 @@ fn the_smoke_command_sends_a_frame_and_ends_with_what_it_found() {
     };
     let out = smoke(&["--out", "frame.reference.json", "--expect-backend", "cpu"]);
     assert!(out.status.success(), "{out:?}");
+    let line = String::from_utf8_lossy(&out.stdout).into_owned();
     assert!(
-        String::from_utf8_lossy(&out.stdout).contains(": ok n=1"),
+        line.contains(": ok n=1") && line.contains("(no stored answer was compared)"),
         "{out:?}"
     );
     let out = smoke(&[]);
@@ -290,5 +324,16 @@ fn the_smoke_command_sends_a_frame_and_ends_with_what_it_found() {
     assert!(
         told.contains("recall 0.0000 is below 0.95") && told.contains("expected \"other\""),
         "{told}"
+    );
+    std::fs::write(lab.path("empty.json"), "{}").unwrap();
+    let out = smoke(&["--reference", "empty.json"]);
+    assert_eq!(out.status.code(), Some(1), "{out:?}");
+    let told = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(told.contains("nothing was compared"), "{told}");
+    let out = tiny::sensorium().args(["smoke", &url]).output().unwrap();
+    assert!(out.status.success(), "{out:?}");
+    assert!(
+        String::from_utf8_lossy(&out.stdout).contains("ok (no frame was sent)"),
+        "{out:?}"
     );
 }
