@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::interrupt::Interrupts;
 use super::pipeline_args::{self, PipelineArgs};
-use super::{report, token};
+use super::{bundle, report, token};
 use crate::io::forms::{MAX_POINTS, Presets};
 use crate::perception::ModelOptions;
 use crate::perception::bundle::{Bundle, Pinned, pinned};
@@ -49,7 +49,7 @@ pub(super) struct Args {
     /// File with a bearer token that every request but health has to bear; without it, SENSORIUM_TOKEN if that is set.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     token_file: Option<PathBuf>,
-    /// Folder of calibrations, NAME.json each, that a request may name.
+    /// Folder of calibrations, NAME.json each, that a request may name; they take the place of those of the model's bundle.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     calib_dir: Option<PathBuf>,
     /// Longest body of a request.
@@ -112,12 +112,7 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
             "everyone who reaches {address} can use this service"
         ));
     }
-    let presets = match &args.calib_dir {
-        Some(folder) => Presets::read(folder)
-            .into_diagnostic()
-            .wrap_err("the calibrations cannot be used")?,
-        None => Presets::default(),
-    };
+    let presets = presets(args.calib_dir.as_deref(), settings.bundle.as_deref())?;
     let mib = |count: u32| (count as usize) << 20;
     let options = ServeOptions {
         listen: args.listen,
@@ -170,6 +165,36 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         Phase::Failed(reason) => Err(miette!("model {name} could not be served: {reason}")),
         Phase::Starting | Phase::Ready(_) => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// Calibrations that a request may name: those of a folder, or else those of the model's bundle. They are not mixed, so that
+/// nobody has to ask which of two cameras of one name was meant.
+fn presets(folder: Option<&Path>, bundle: Option<&Path>) -> miette::Result<Presets> {
+    let bundle = bundle.map(Bundle::open).transpose().into_diagnostic()?;
+    let Some(folder) = folder else {
+        return bundle
+            .as_ref()
+            .map_or_else(|| Ok(Presets::default()), bundle::presets);
+    };
+    let presets = Presets::read(folder)
+        .into_diagnostic()
+        .wrap_err("the calibrations cannot be used")?;
+    let unused = bundle
+        .iter()
+        .flat_map(|bundle| bundle.manifest().calibrations.keys());
+    let unused: Vec<&str> = unused
+        .map(String::as_str)
+        .filter(|name| presets.names().all(|other| other != *name))
+        .collect();
+    if !unused.is_empty() {
+        report::show(&miette!(
+            severity = miette::Severity::Warning,
+            help = "copy them into the folder, or leave --calib-dir out",
+            "calibrations of the bundle that no request can name, for --calib-dir takes their place: {}",
+            unused.join(", ")
+        ));
+    }
+    Ok(presets)
 }
 
 /// Catches interrupts from now on. Completes at the first; a second one ends the process at once, whatever is still under

@@ -3,10 +3,15 @@
 use crate::tiny;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use sensorium::image::encode_png;
-use sensorium::perception::bundle::{Bundle, FindingKind, MANIFEST_FILE, compare, pinned};
+use sensorium::perception::bundle::{Bundle, FindingKind, MANIFEST_FILE, compare, pinned, settings_sha256};
+use sensorium::server::client::Client;
 use serde_json::{Value, json};
 use tiny::{Lab, Outcome, film, found, outcome, picture};
 
@@ -30,12 +35,18 @@ fn bundle(lab: &Lab, arguments: &[&str]) -> Outcome {
     )
 }
 
+/// The camera that the bundle has a calibration of.
+const FRONT: &str = r#"{ "cameras": { "front": {
+    "intrinsics": { "fx": 60.0, "fy": 60.0, "cx": 32.0, "cy": 32.0 },
+    "T_ref_from_camera": [[0, 0, 1, 1.5], [-1, 0, 0, 0], [0, -1, 0, 1.2], [0, 0, 0, 1]],
+    "distortion": [0.1, -0.05, 0.0, 0.0] } } }"#;
+
 /// A lab with a bundle of the tiny network, with one sample of two squares.
 fn made() -> (Lab, Outcome) {
     let lab = Lab::new();
     let image = picture(&[(2, [8, 16]), (0, [32, 32])]);
     std::fs::write(lab.path("two.png"), encode_png(&image.view()).unwrap()).unwrap();
-    std::fs::write(lab.path("front.json"), "{\"camera\": \"front\"}").unwrap();
+    std::fs::write(lab.path("front.json"), FRONT).unwrap();
     std::fs::write(lab.path("bundled.yaml"), PIPELINE).unwrap();
     let arguments = [
         "make",
@@ -68,6 +79,24 @@ fn rewrite(lab: &Lab, change: impl FnOnce(&mut Value)) {
     let mut value = manifest(lab);
     change(&mut value);
     std::fs::write(lab.path("bundle/bundle.json"), value.to_string()).unwrap();
+}
+
+/// Writes the manifest anew with other pinned settings, as if it had been made with them.
+fn rewrite_model(lab: &Lab, change: impl FnOnce(&mut Value)) {
+    rewrite(lab, |it| {
+        change(&mut it["model"]);
+        it["model_sha256"] = settings_sha256(it["model"].as_object().unwrap()).into();
+    });
+}
+
+/// Writes a file of the bundle anew, with the digest that it has then.
+fn replace(lab: &Lab, name: &str, text: &str) {
+    let path = lab.path("bundle").join(name);
+    std::fs::write(&path, text).unwrap();
+    let digest = sha256(&path);
+    rewrite(lab, |it| {
+        it["files"][name] = json!({ "sha256": digest, "bytes": text.len() })
+    });
 }
 
 fn sha256(path: &Path) -> String {
@@ -167,7 +196,7 @@ fn a_pipeline_runs_a_bundle_as_it_runs_the_model_that_it_was_made_of() {
 /// What is done to a bundle, and the line that is told.
 type Damage = (&'static str, fn(&Lab), FindingKind, &'static str);
 
-const DAMAGES: [Damage; 9] = [
+const DAMAGES: [Damage; 16] = [
     (
         "a byte changed",
         |lab| {
@@ -250,6 +279,66 @@ const DAMAGES: [Damage; 9] = [
         FindingKind::Unverified,
         "source.revision",
     ),
+    (
+        "a revision that moves",
+        |lab| {
+            rewrite(lab, |value| value["source"]["revision"] = json!("main"));
+        },
+        FindingKind::Unverified,
+        "source.revision",
+    ),
+    (
+        "no repository",
+        |lab| {
+            rewrite(lab, |value| value["source"]["repository"] = json!(" "));
+        },
+        FindingKind::Unverified,
+        "source.repository",
+    ),
+    (
+        "no licence",
+        |lab| {
+            rewrite(lab, |value| {
+                drop(value.as_object_mut().unwrap().remove("licence"))
+            });
+        },
+        FindingKind::Unverified,
+        "licence",
+    ),
+    (
+        "no samples",
+        |lab| {
+            rewrite(lab, |value| value["samples"] = json!([]));
+        },
+        FindingKind::Unverified,
+        "samples",
+    ),
+    (
+        "settings without a digest, as in earlier manifests",
+        |lab| {
+            rewrite(lab, |value| {
+                drop(value.as_object_mut().unwrap().remove("model_sha256"))
+            });
+        },
+        FindingKind::Unverified,
+        "model",
+    ),
+    (
+        "a setting changed",
+        |lab| {
+            rewrite(lab, |value| value["model"]["score_threshold"] = json!(0.31));
+        },
+        FindingKind::Modified,
+        "model",
+    ),
+    (
+        "a setting more",
+        |lab| {
+            rewrite(lab, |value| value["model"]["max_in_flight"] = json!(1));
+        },
+        FindingKind::Modified,
+        "model",
+    ),
 ];
 
 #[test]
@@ -285,7 +374,7 @@ type Untruth = (fn(&mut Value), &'static str);
 
 #[test]
 fn manifests_that_cannot_be_true_are_refused() {
-    let cases: [Untruth; 9] = [
+    let cases: [Untruth; 10] = [
         (|it| it["bundle"] = json!(2), "its format is 2"),
         (|it| it["more"] = json!(1), "unknown field `more`"),
         (|it| it["version"] = json!(""), "cannot be empty"),
@@ -308,6 +397,10 @@ fn manifests_that_cannot_be_true_are_refused() {
         (
             |it| it["model"]["weights"] = json!("../squares.onnx"),
             "is none of its files",
+        ),
+        (
+            |it| it["calibrations"] = json!({ "rear": "calib/front.json" }),
+            "has to be \"calib/rear.json\"",
         ),
         (
             |it| it["samples"][0]["reference"] = json!("gone.json"),
@@ -371,13 +464,13 @@ fn what_a_bundle_pins_cannot_be_changed_and_what_is_wrong_in_it_points_into_it()
         "squares.onnx",
     ]));
     assert!(run.told.contains("pins its weights"), "{run:?}");
-    rewrite(&lab, |it| it["model"]["preprocess"] = json!("yolox_opencw"));
+    rewrite_model(&lab, |it| it["preprocess"] = json!("yolox_opencw"));
     let wrong = check(&[]);
     assert_eq!(wrong.code, Some(1));
     for part in ["bundle.json:", "did you mean `yolox_opencv`?"] {
         assert!(wrong.told.contains(part), "{part}: {wrong:?}");
     }
-    rewrite(&lab, |it| it["model"] = json!({ "type": "bundle", "path": "." }));
+    rewrite_model(&lab, |it| *it = json!({ "type": "bundle", "path": "." }));
     assert!(check(&[]).told.contains("a bundle cannot hold a bundle"));
 }
 
@@ -416,6 +509,222 @@ fn a_newer_bundle_makes_an_older_one_outdated() {
         bundle(&lab, &["check", "bundle", "--against", "newer", "--strict"]).code,
         Some(1)
     );
+    // The other way around all is well, whatever else is in the newer one: it only has no samples.
+    let newer = bundle(&lab, &["check", "newer", "--against", "bundle"]);
+    assert_eq!(newer.code, Some(0), "{newer:?}");
+    let warnings: Vec<&str> = newer
+        .out
+        .lines()
+        .filter(|line| !line.starts_with("squares"))
+        .collect();
+    assert_eq!(warnings, ["unverified: samples is not recorded"], "{newer:?}");
+}
+
+#[test]
+fn versions_are_compared_as_numbers_and_one_version_is_one_bundle() {
+    let (lab, _) = made();
+    let copied = Command::new("cp")
+        .args(["-r", "bundle", "other"])
+        .current_dir(lab.path(""))
+        .status();
+    assert!(copied.unwrap().success());
+    let against = |version: &str| {
+        rewrite(&lab, |it| it["version"] = version.into());
+        let run = bundle(&lab, &["check", "bundle", "--against", "other"]);
+        assert_eq!(run.code, Some(0), "{run:?}");
+        let strict = bundle(&lab, &["check", "bundle", "--against", "other", "--strict"]);
+        let mut lines: Vec<String> = run.out.lines().map(str::to_owned).collect();
+        // The last one is the state.
+        lines.pop();
+        assert_eq!(strict.code, Some(i32::from(!lines.is_empty())), "{strict:?}");
+        lines
+    };
+    for same_or_newer in ["1.2.0", "1.2", "1.10.0", "2.0.0-rc.1", "10"] {
+        assert_eq!(against(same_or_newer), Vec::<String>::new(), "{same_or_newer}");
+    }
+    for older in ["1.1.9", "0.20", "1.2.0-rc.1"] {
+        let told = format!("outdated: version is {older:?}, and \"1.2.0\" in other");
+        assert_eq!(against(older), [told]);
+    }
+    let told = "unverified: version is \"best\", and \"1.2.0\" in other: nobody can tell which is newer";
+    assert_eq!(against("best"), [told]);
+    rewrite_model(&lab, |it| it["score_threshold"] = json!(0.4));
+    replace(&lab, "labels/colours.txt", "red\ngreen\nnavy\n");
+    rewrite(&lab, |it| it["source"]["revision"] = json!("def456"));
+    assert_eq!(
+        against("1.2.0"),
+        [
+            "changed: source.revision is \"def456\", and \"abc123\" in other",
+            "changed: model has other settings than in other",
+            "changed: labels/colours.txt is another file than in other",
+        ]
+    );
+    assert_eq!(against("1.3.0"), Vec::<String>::new());
+    rewrite(&lab, |it| it["name"] = json!("circles"));
+    assert_eq!(
+        against("1.3.0"),
+        ["changed: name is \"circles\", and \"squares\" in other"]
+    );
+}
+
+/// A checkout with files, all of them committed, and the revision.
+fn checkout(lab: &Lab, name: &str, files: &[(&str, &[u8])]) -> String {
+    let folder = lab.path(name);
+    for (file, bytes) in files {
+        let path = folder.join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+    let git = |arguments: &[&str]| {
+        let mut command = Command::new("git");
+        command
+            .current_dir(&folder)
+            .args(["-c", "user.name=a", "-c", "user.email=a@example.com"]);
+        let output = command.args(arguments).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    git(&["init", "--quiet"]);
+    git(&["add", "."]);
+    git(&["commit", "--quiet", "--message", "weights"]);
+    git(&["rev-parse", "HEAD"])
+}
+
+#[test]
+fn weights_are_compared_to_the_recorded_revision_of_a_checkout() {
+    let (lab, _) = made();
+    let weights = std::fs::read(lab.path("squares.onnx")).unwrap();
+    let digest = sha256(&lab.path("squares.onnx"));
+    let pointer = format!(
+        "version https://git-lfs.github.com/spec/v1\noid sha256:{digest}\nsize {}\n",
+        weights.len()
+    );
+    let check = |name: &str, revision: &str| {
+        rewrite(&lab, |it| it["source"]["revision"] = revision.into());
+        bundle(&lab, &["check", "bundle", "--source", name])
+    };
+    let plain = checkout(&lab, "plain", &[("models/squares.onnx", &weights)]);
+    let large = checkout(&lab, "large", &[("squares.onnx", pointer.as_bytes())]);
+    for (name, revision) in [("plain", &plain), ("large", &large)] {
+        // What lies there now does not count.
+        std::fs::write(lab.path(name).join("squares.onnx"), "later").unwrap();
+        let run = check(name, revision);
+        assert_eq!(
+            (run.code, run.out.lines().count()),
+            (Some(0), 1),
+            "{name}: {run:?}"
+        );
+    }
+    let other = checkout(&lab, "other", &[("squares.onnx", &weights[1..])]);
+    let run = check("other", &other);
+    assert_eq!(run.code, Some(1), "{run:?}");
+    let told = format!("modified: weights/squares.onnx is not at the recorded revision {other:?}");
+    assert!(run.out.contains(&told), "{run:?}");
+    let nothing = checkout(&lab, "nothing", &[("readme", b"moved")]);
+    for (name, revision, told) in [
+        (
+            "nothing",
+            nothing.as_str(),
+            "unverified: weights/squares.onnx is at no place of revision",
+        ),
+        (
+            "nothing",
+            "abc123",
+            "unverified: source.revision is \"abc123\", which nothing does not know",
+        ),
+        ("nothing", "--all", "no revision begins with `-`"),
+        ("nowhere", "abc123", "which nowhere does not know"),
+    ] {
+        let run = check(name, revision);
+        assert_eq!(run.code, Some(0), "{run:?}");
+        assert!(run.out.contains(told), "{told}: {run:?}");
+    }
+}
+
+#[test]
+fn what_is_no_calibration_is_refused_and_told_by_its_file_and_key() {
+    let (lab, _) = made();
+    std::fs::write(lab.path("rear.json"), "{\"camera\": \"rear\"}").unwrap();
+    let run = bundle(
+        &lab,
+        &[
+            "make",
+            "other",
+            "--from",
+            "tiny.yaml",
+            "--calibration",
+            "rear.json",
+        ],
+    );
+    assert_eq!(run.code, Some(1), "{run:?}");
+    for part in ["rear.json: camera: unknown field", "a calibration is"] {
+        assert!(run.told.contains(part), "{part}: {run:?}");
+    }
+    assert!(!lab.path("other").exists());
+    // A file of an earlier program, which took any JSON: its digest is right.
+    let wrong = FRONT.replace("-0.05, 0.0, 0.0", "-0.05");
+    replace(&lab, "calib/front.json", &wrong);
+    let run = bundle(&lab, &["check", "bundle"]);
+    assert_eq!(run.code, Some(1), "{run:?}");
+    let told = "invalid: calib/front.json is no calibration: cameras.front.distortion: ";
+    assert!(run.out.contains(told), "{run:?}");
+    let serve = outcome(tiny::sensorium().current_dir(lab.path("")).args([
+        "serve",
+        "bundled.yaml",
+        "--listen",
+        "127.0.0.1:0",
+    ]));
+    assert_eq!(serve.code, Some(1), "{serve:?}");
+    assert!(serve.told.contains("cameras.front.distortion"), "{serve:?}");
+}
+
+#[test]
+fn a_service_offers_the_calibrations_of_its_bundle() {
+    let (lab, _) = made();
+    let presets = |more: &[&str]| {
+        let (service, url) = serve_with(&lab, "bundled.yaml", more);
+        let client = Client::new(&url, None, PATIENCE);
+        client.wait_ready(PATIENCE).unwrap();
+        let info = client.get("/info").unwrap().body;
+        let data = STANDARD.encode(std::fs::read(lab.path("two.png")).unwrap());
+        let predict = |preset: &str| {
+            let body = json!({
+                "images": [{ "data": data, "camera": "front" }],
+                "calibration": { "preset": preset },
+            });
+            client.post("/predict", body.to_string().as_bytes()).unwrap()
+        };
+        let (front, rear) = (predict("front"), predict("rear"));
+        drop(service);
+        (info["calibration_presets"].clone(), front, rear)
+    };
+    let (names, front, rear) = presets(&[]);
+    assert_eq!(names, json!(["front"]));
+    assert_eq!(
+        (front.status, &front.body["num_detections"]),
+        (200, &json!(2)),
+        "{front:?}"
+    );
+    assert_eq!(rear.status, 400, "{rear:?}");
+    assert!(
+        rear.body["detail"].to_string().contains("one of front"),
+        "{rear:?}"
+    );
+    // A folder takes the place of the bundle's.
+    std::fs::create_dir(lab.path("folder")).unwrap();
+    std::fs::write(lab.path("folder/rear.json"), FRONT).unwrap();
+    let (names, front, rear) = presets(&["--calib-dir", "folder"]);
+    assert_eq!((names, front.status, rear.status), (json!(["rear"]), 400, 200));
+    // What the manifest does not know is not offered.
+    std::fs::write(lab.path("bundle/calib/rear.json"), FRONT).unwrap();
+    let run = outcome(tiny::sensorium().current_dir(lab.path("")).args([
+        "serve",
+        "bundled.yaml",
+        "--listen",
+        "127.0.0.1:0",
+    ]));
+    assert_eq!(run.code, Some(1), "{run:?}");
+    assert!(run.told.contains("does not know calib/rear.json"), "{run:?}");
 }
 
 #[test]
@@ -471,11 +780,19 @@ impl Drop for Served {
     }
 }
 
+/// How long a service may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Serves a pipeline of the lab, and where.
 fn serve(lab: &Lab, pipeline: &str) -> (Served, String) {
+    serve_with(lab, pipeline, &[])
+}
+
+fn serve_with(lab: &Lab, pipeline: &str, more: &[&str]) -> (Served, String) {
     let mut child = tiny::sensorium()
         .current_dir(lab.path(""))
         .args(["serve", pipeline, "--listen", "127.0.0.1:0"])
+        .args(more)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -526,9 +843,20 @@ fn the_smoke_command_tells_a_service_of_a_bundle_from_one_of_something_else() {
         "`version` is \"1.2.0\"",
         "`model.score_threshold` is 0.3",
         "`files.samples/two.png` is",
+        "the bundle newer has no samples: no stored answer was compared",
+        "make it with --sample FILE",
     ] {
         assert!(run.told.contains(line), "{line}: {run:?}");
     }
+    drop(service);
+    // A service of just this bundle fails all the same.
+    let newer = PIPELINE.replace("path: bundle, max_streams: 3", "path: newer");
+    std::fs::write(lab.path("newer.yaml"), newer).unwrap();
+    let (service, url) = serve(&lab, "newer.yaml");
+    let run = smoke(&url, "newer");
+    assert_eq!(run.code, Some(1), "{run:?}");
+    assert!(run.out.contains("FAILED (no frame was sent)"), "{run:?}");
+    assert!(run.told.contains("has no samples"), "{run:?}");
     drop(service);
     let (service, url) = serve(&lab, "bundled.yaml");
     let run = smoke(&url, "bundle");

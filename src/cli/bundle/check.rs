@@ -7,7 +7,7 @@ use clap::ValueHint;
 use miette::{IntoDiagnostic, WrapErr, miette};
 use serde_json::{Value, json};
 
-use super::sample;
+use super::{calibration, origin, sample};
 use crate::cli::pipeline_args::{self, Format};
 use crate::cli::report;
 use crate::device::DeviceConfig;
@@ -19,20 +19,27 @@ const MAX_REFERENCE_BYTES: u64 = 64 << 20;
 
 /// Tells whether a bundle is what it was when it was made, a line for each thing that is not.
 ///
-/// `modified`, `missing` and `extra` files, and `unsafe` names and links, are errors: the exit code is 1. `outdated` (another
-/// bundle is newer) and `unverified` (nobody can tell where something comes from) are warnings.
+/// `modified` files and settings, `missing` and `extra` files, `unsafe` names and links, and `invalid` calibrations are errors:
+/// the exit code is 1. `outdated` (another bundle is newer), `changed` (it is something else under the same version) and
+/// `unverified` (nobody can tell where something comes from, or whether it is as it was) are warnings.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sensorium bundle check bundles/centerpoint
   sensorium bundle check bundles/centerpoint --run
-  sensorium bundle check bundles/centerpoint --against /mnt/release/centerpoint --strict")]
+  sensorium bundle check bundles/centerpoint --against /mnt/release/centerpoint --strict
+  sensorium bundle check bundles/centerpoint --source ~/checkouts/centerpoint-weights")]
 pub(super) struct Args {
     /// The bundle.
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     dir: PathBuf,
-    /// Another bundle that this one should not be older than.
+    /// Another bundle that this one should not be older than, nor something else under the same version. Versions are numbers
+    /// with dots between them, such as 1.10.0, and 1.10.0-rc.1 before it.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     against: Option<PathBuf>,
+    /// Git checkout of the repository that the weights come from: files of the bundle have to be what files of that name are at
+    /// the recorded revision. Nothing is fetched.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    source: Option<PathBuf>,
     /// Runs the model on the samples, in fp32, and compares what it finds to what is stored.
     #[arg(long)]
     run: bool,
@@ -57,6 +64,10 @@ pub(super) fn run(args: &Args) -> miette::Result<ExitCode> {
         .transpose()
         .into_diagnostic()?;
     let mut found = bundle.check(against.as_ref()).into_diagnostic()?;
+    found.extend(calibration::check(&bundle, &found)?);
+    if let Some(checkout) = &args.source {
+        found.extend(origin::check(&bundle, checkout)?);
+    }
     if args.run {
         // A bundle that was changed is not run: what is stored says nothing about it.
         if found.iter().all(|finding| finding.kind.is_warning()) {

@@ -8,17 +8,15 @@ use clap::ValueHint;
 use miette::{IntoDiagnostic, WrapErr, miette};
 use serde_json::{Map, Value};
 
-use super::sample;
+use super::{calibration, sample};
 use crate::cli::pipeline_args::{self, chosen_model, key_value};
 use crate::cli::report;
 use crate::perception::bundle::{
-    BUNDLE_FORMAT, Bundle, BundleFile, BundleSample, BundleSource, MANIFEST_FILE, Manifest,
+    BUNDLE_FORMAT, Bundle, BundleFile, BundleSample, BundleSource, CALIBRATION_FOLDER, MANIFEST_FILE,
+    Manifest, settings_sha256,
 };
 use crate::pipeline::{Family, Labels, ModelSettings, Overrides, Pipeline};
 use crate::weights::{OnnxModel, file_sha256};
-
-/// Largest calibration preset, in bytes.
-const MAX_CALIBRATION_BYTES: u64 = 1 << 20;
 
 /// Makes a bundle of a model of a pipeline file: its settings, its files, and what it makes of samples.
 ///
@@ -54,7 +52,8 @@ pub(super) struct Args {
     /// The revision of the repository.
     #[arg(long, default_value = "")]
     revision: String,
-    /// A calibration preset: a JSON file, which keeps its name. Can be given several times.
+    /// A calibration preset: a JSON file with what is known of cameras, as a request of a service has it. A request names it by
+    /// the file's name without .json. Can be given several times.
     #[arg(long, value_name = "FILE.json", value_hint = ValueHint::FilePath)]
     calibration: Vec<PathBuf>,
     /// A sample: a picture or a point cloud. Can be given several times.
@@ -122,18 +121,15 @@ fn fill(
             .into_diagnostic()
             .wrap_err_with(wrong)?
             .len();
-        if bytes > MAX_CALIBRATION_BYTES {
-            return Err(miette!(
-                "{} is larger than {MAX_CALIBRATION_BYTES} bytes",
-                wrong()
-            ));
+        let most = calibration::MAX_CALIBRATION_BYTES;
+        if bytes > most {
+            return Err(miette!("{} is larger than {most} bytes", wrong()));
         }
         let text = std::fs::read(path).into_diagnostic().wrap_err_with(wrong)?;
-        let _: Value = serde_json::from_slice(&text)
-            .into_diagnostic()
-            .wrap_err_with(wrong)?;
+        calibration::parse(&text)
+            .map_err(|reason| miette!(help = calibration::FORM, "{}: {reason}", wrong()))?;
         let stem = stem(path)?;
-        let target = format!("calib/{stem}.json");
+        let target = format!("{CALIBRATION_FOLDER}/{stem}.json");
         staged.copy(path, &target, &mut files)?;
         calibrations.insert(stem, target);
     }
@@ -165,6 +161,7 @@ fn fill(
             revision: args.revision.clone(),
         },
         licence: args.licence.clone(),
+        model_sha256: Some(settings_sha256(&model)),
         model,
         calibrations,
         samples,

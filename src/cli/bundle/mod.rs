@@ -1,12 +1,16 @@
 //! `sensorium bundle`: makes model bundles, and tells whether they are what they were.
 
+mod calibration;
 mod check;
 mod make;
+mod origin;
 mod sample;
 
 use std::process::ExitCode;
 
 use clap::Subcommand;
+
+pub(super) use self::calibration::presets;
 
 /// Makes and checks model bundles: folders with all that makes a model what it is, each file with its digest.
 ///

@@ -1,23 +1,26 @@
 //! Whether a bundle is what it was when it was made.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::path::Path;
 
 use serde::Serialize;
 
 use super::manifest::MANIFEST_FILE;
-use super::{Bundle, BundleError};
+use super::{Bundle, BundleError, version};
 
 /// Deepest folder that is looked into.
 const MAX_DEPTH: usize = 16;
 /// Most files that are looked at.
 const MAX_FILES: usize = 100_000;
+/// What is called a revision and names another one every day.
+const MOVING: [&str; 7] = ["HEAD", "main", "master", "latest", "develop", "dev", "trunk"];
 
 /// What can be found about a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingKind {
-    /// A file is not as it was.
+    /// A file, or what the manifest pins, is not as it was.
     Modified,
     /// A file is not there.
     Missing,
@@ -25,9 +28,13 @@ pub enum FindingKind {
     Extra,
     /// A name or a link leads out of the folder.
     Unsafe,
-    /// Another bundle is newer, or has other files.
+    /// A file is as it was, and not what it has to be.
+    Invalid,
+    /// Another bundle is newer.
     Outdated,
-    /// Nobody can tell where something comes from.
+    /// Another bundle is something else, and its version does not say so.
+    Changed,
+    /// Nobody can tell where something comes from, or whether it is as it was.
     Unverified,
 }
 
@@ -35,7 +42,7 @@ impl FindingKind {
     /// Whether it only is worth saying.
     #[must_use]
     pub const fn is_warning(self) -> bool {
-        matches!(self, Self::Outdated | Self::Unverified)
+        matches!(self, Self::Outdated | Self::Changed | Self::Unverified)
     }
 }
 
@@ -46,7 +53,9 @@ impl fmt::Display for FindingKind {
             Self::Missing => "missing",
             Self::Extra => "extra",
             Self::Unsafe => "unsafe",
+            Self::Invalid => "invalid",
             Self::Outdated => "outdated",
+            Self::Changed => "changed",
             Self::Unverified => "unverified",
         })
     }
@@ -70,7 +79,8 @@ impl fmt::Display for BundleFinding {
 }
 
 impl Bundle {
-    /// Everything that is to be said about the bundle, and beside another one where one is given.
+    /// Everything that is to be said about the bundle, and beside another one where one is given: nothing of that where this one
+    /// is newer.
     ///
     /// # Errors
     /// A folder that cannot be read.
@@ -85,6 +95,7 @@ impl Bundle {
             found: &mut found,
         };
         walk.folder(&self.folder, "", 0)?;
+        found.extend(self.changed_settings());
         self.check_origin(&mut found);
         if let Some(other) = against {
             self.compare(other, &mut found);
@@ -93,53 +104,89 @@ impl Bundle {
     }
 
     fn check_origin(&self, found: &mut Vec<BundleFinding>) {
-        let source = &self.manifest.source;
-        let origin = [
-            ("source.repository", source.repository.is_empty()),
-            ("source.revision", source.revision.is_empty()),
-            ("licence", self.manifest.licence.is_empty()),
-            ("samples", self.manifest.samples.is_empty()),
-        ];
-        for (key, _) in origin.into_iter().filter(|(_, empty)| *empty) {
+        let (manifest, source) = (&self.manifest, &self.manifest.source);
+        let mut unverified = |path: &str, detail: String| {
             found.push(BundleFinding {
                 kind: FindingKind::Unverified,
-                path: key.to_owned(),
-                detail: "is not recorded".to_owned(),
-            });
-        }
-    }
-
-    fn compare(&self, other: &Self, found: &mut Vec<BundleFinding>) {
-        let mut outdated = |path: &str, detail: String| {
-            found.push(BundleFinding {
-                kind: FindingKind::Outdated,
                 path: path.to_owned(),
                 detail,
             });
         };
-        let (own, newer) = (&self.manifest, &other.manifest);
+        for (key, empty) in [
+            ("source.repository", source.repository.trim().is_empty()),
+            ("source.revision", source.revision.trim().is_empty()),
+            ("licence", manifest.licence.trim().is_empty()),
+            ("samples", manifest.samples.is_empty()),
+        ] {
+            if empty {
+                unverified(key, "is not recorded".to_owned());
+            }
+        }
+        if MOVING.contains(&source.revision.trim()) {
+            let detail = format!(
+                "is {:?}, which names another revision from day to day",
+                source.revision
+            );
+            unverified("source.revision", detail);
+        }
+        if manifest.model_sha256.is_none() {
+            unverified("model", "has settings without a digest".to_owned());
+        }
+    }
+
+    fn compare(&self, other: &Self, found: &mut Vec<BundleFinding>) {
+        let mut tell = |kind, path: &str, detail: String| {
+            found.push(BundleFinding {
+                kind,
+                path: path.to_owned(),
+                detail,
+            });
+        };
+        let (own, theirs) = (&self.manifest, &other.manifest);
         let there = other.folder.display();
+        if own.name != theirs.name {
+            let detail = format!("is {:?}, and {:?} in {there}", own.name, theirs.name);
+            // Versions of two models say nothing about each other.
+            return tell(FindingKind::Changed, "name", detail);
+        }
+        let versions = format!("is {:?}, and {:?} in {there}", own.version, theirs.version);
+        let kind = match version::order(&own.version, &theirs.version) {
+            Some(Ordering::Greater) => return,
+            Some(Ordering::Equal) => FindingKind::Changed,
+            Some(Ordering::Less) => {
+                tell(FindingKind::Outdated, "version", versions);
+                FindingKind::Outdated
+            }
+            None => {
+                let detail = format!("{versions}: nobody can tell which is newer");
+                return tell(FindingKind::Unverified, "version", detail);
+            }
+        };
         for (key, one, two) in [
-            ("name", &own.name, &newer.name),
-            ("version", &own.version, &newer.version),
-            ("source.revision", &own.source.revision, &newer.source.revision),
+            (
+                "source.repository",
+                &own.source.repository,
+                &theirs.source.repository,
+            ),
+            ("source.revision", &own.source.revision, &theirs.source.revision),
+            ("licence", &own.licence, &theirs.licence),
         ] {
             if one != two {
-                outdated(key, format!("is {one:?}, and {two:?} in {there}"));
+                tell(kind, key, format!("is {one:?}, and {two:?} in {there}"));
             }
         }
-        if own.model != newer.model {
-            outdated("model", format!("has other settings than in {there}"));
+        if own.model != theirs.model {
+            tell(kind, "model", format!("has other settings than in {there}"));
         }
-        for (name, file) in &newer.files {
+        for (name, file) in &theirs.files {
             match own.files.get(name) {
                 Some(same) if same == file => {}
-                Some(_) => outdated(name, format!("is another file than in {there}")),
-                None => outdated(name, format!("is only in {there}")),
+                Some(_) => tell(kind, name, format!("is another file than in {there}")),
+                None => tell(kind, name, format!("is only in {there}")),
             }
         }
-        for name in own.files.keys().filter(|name| !newer.files.contains_key(*name)) {
-            outdated(name, format!("is not in {there}"));
+        for name in own.files.keys().filter(|name| !theirs.files.contains_key(*name)) {
+            tell(kind, name, format!("is not in {there}"));
         }
     }
 }

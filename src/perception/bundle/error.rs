@@ -31,12 +31,12 @@ pub enum BundleError {
         /// What is wrong.
         reason: String,
     },
-    /// A file is not as it was when the bundle was made.
+    /// A file or a pinned setting is not as it was when the bundle was made.
     #[error("the bundle {} was changed: {finding} ({MANIFEST_FILE} says what it was made of)", folder.display())]
     File {
         /// The bundle.
         folder: PathBuf,
-        /// The file, and what is wrong with it.
+        /// What is wrong, and with what.
         finding: BundleFinding,
     },
 }

@@ -13,6 +13,8 @@ pub const MANIFEST_FILE: &str = "bundle.json";
 pub const BUNDLE_FORMAT: u32 = 1;
 /// Largest manifest that is read, in bytes.
 pub const MAX_MANIFEST_BYTES: u64 = 1 << 20;
+/// Folder of the calibration presets in a bundle.
+pub const CALIBRATION_FOLDER: &str = "calib";
 
 /// What a bundle says of itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,7 +36,10 @@ pub struct Manifest {
     pub licence: String,
     /// What is pinned: an entry of `models` in a pipeline file, with paths relative to the bundle's folder.
     pub model: Map<String, Value>,
-    /// Calibration presets, by the name of the preset: files of the bundle.
+    /// [`settings_sha256`](super::settings_sha256) of the model; earlier manifests have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_sha256: Option<String>,
+    /// Calibration presets, by the name of the preset: files of the bundle, each `calib/NAME.json`.
     #[serde(default)]
     pub calibrations: BTreeMap<String, String>,
     /// Samples with the outputs that were stored for them.
@@ -107,8 +112,15 @@ impl Manifest {
         for name in self.paths() {
             known(name, "the model's file")?;
         }
-        for name in self.calibrations.values() {
-            known(name, "the calibration")?;
+        for (name, file) in &self.calibrations {
+            // A service reads them as a folder of presets, where the file's name is that of the preset.
+            let expected = format!("{CALIBRATION_FOLDER}/{name}.json");
+            if *file != expected {
+                return Err(format!(
+                    "the calibration {name:?} is {file:?}, and has to be {expected:?}"
+                ));
+            }
+            known(file, "the calibration")?;
         }
         for sample in &self.samples {
             known(&sample.sample, "the sample")?;

@@ -9,13 +9,17 @@ mod error;
 mod manifest;
 mod path;
 mod pin;
+mod settings;
+mod version;
 
 pub use check::{BundleFinding, FindingKind};
 pub use error::BundleError;
 pub use manifest::{
-    BUNDLE_FORMAT, BundleFile, BundleSample, BundleSource, MANIFEST_FILE, MAX_MANIFEST_BYTES, Manifest,
+    BUNDLE_FORMAT, BundleFile, BundleSample, BundleSource, CALIBRATION_FOLDER, MANIFEST_FILE,
+    MAX_MANIFEST_BYTES, Manifest,
 };
 pub use pin::{Pinned, compare, pinned};
+pub use settings::settings_sha256;
 
 use std::fs::File;
 use std::io::Read;
@@ -80,20 +84,33 @@ impl Bundle {
         &self.text
     }
 
-    /// Makes sure that every file is there and as it was when the bundle was made.
+    /// Makes sure that every file is there, and that they and the pinned settings are as they were when the bundle was made.
     ///
     /// # Errors
-    /// The first file that is not, by name.
+    /// The first that is not, by name.
     pub fn verify(&self) -> Result<(), BundleError> {
-        for (name, file) in &self.manifest.files {
-            if let Some(finding) = self.look_at(name, file) {
-                return Err(BundleError::File {
-                    folder: self.folder.clone(),
-                    finding,
-                });
-            }
+        let files = self.manifest.files.iter();
+        let mut findings = files
+            .filter_map(|(name, file)| self.look_at(name, file))
+            .chain(self.changed_settings());
+        match findings.next() {
+            Some(finding) => Err(BundleError::File {
+                folder: self.folder.clone(),
+                finding,
+            }),
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// What is wrong with the pinned settings, where the manifest has their digest.
+    fn changed_settings(&self) -> Option<BundleFinding> {
+        let recorded = self.manifest.model_sha256.as_deref()?;
+        let digest = settings_sha256(&self.manifest.model);
+        (digest != recorded).then(|| BundleFinding {
+            kind: FindingKind::Modified,
+            path: "model".to_owned(),
+            detail: format!("has settings with SHA-256 {digest}, not {recorded}"),
+        })
     }
 
     /// What is wrong with one file.
