@@ -36,7 +36,7 @@ use crate::server::observe::{FileReader, ListenAddress};
   sensorium run pipelines/yolox.yaml --model yolox_nano.onnx --bag drive.mcap
   sensorium run pipelines/yolox.yaml --model m.onnx --bag drive/ --rate max --jsonl out.jsonl --report out/report
   sensorium run pipelines/yolox.yaml --model m.onnx --bag drive/ --set models.yolox_nano.precision=bf16
-  sensorium run --vehicle config/vehicles/sedan.yaml --bag drive.mcap --no-publish --jsonl out.jsonl")]
+  sensorium run --vehicle config/vehicles/sedan.yaml --sensors lidar_roof --bag drive.mcap --no-publish --jsonl out.jsonl")]
 pub(super) struct Args {
     #[command(flatten)]
     pipeline: PipelineArgs,
@@ -210,7 +210,9 @@ pub(super) fn remap(text: &str) -> Result<(String, String), String> {
 /// An error of a run with what to do about it.
 pub(super) fn explain(error: RuntimeError) -> Report {
     let help = match &error {
-        RuntimeError::Source { .. } => "`sensorium bag info BAG` shows what a bag holds",
+        RuntimeError::Source { .. } => {
+            "`sensorium bag info BAG` shows what a bag holds; of a vehicle, --sensors names those that are played"
+        }
         RuntimeError::Model { .. } => "`sensorium model info FILE.onnx` shows what a model needs",
         RuntimeError::Device(_) => {
             "the `device` section of the pipeline file sets backend, memory, threads and queues"

@@ -112,7 +112,8 @@ pub enum PrepareError {
     },
     /// Earlier sweeps are to be added, and it is not known where the vehicle was.
     #[error(
-        "where the sensor was at {stamp_ns} ns is not known, and earlier sweeps are to be added to this one"
+        "where the sensor was at {stamp_ns} ns is not known, and earlier sweeps are to be added to this one: it takes the \
+         transform from the sensor's frame to the world's"
     )]
     NoPose {
         /// Stamp of the sweep in nanoseconds.

@@ -97,7 +97,10 @@ pub(crate) fn drive_topics(
     if let Topics::Listed(listed) = wanted {
         for name in listed {
             if !topics.iter().any(|topic| *topic.name == **name) {
-                return Err(refuse(format!("topic {name} is none that its detectors take")));
+                return Err(refuse(match names.iter().any(|known| **known == **name) {
+                    true => format!("topic {name} is none that its detectors take"),
+                    false => format!("topic {name} is none of the drive"),
+                }));
             }
         }
         topics.retain(|topic| listed.iter().any(|name| *topic.name == **name));

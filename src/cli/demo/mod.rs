@@ -352,7 +352,7 @@ fn next_steps(out: &Path, files: &Files) -> String {
     let page = out.join(crate::telemetry::report::HTML_FILE);
     format!(
         "\n{} has the pictures; {} opens in Foxglove.\n\nNow try\n  \
-         sensorium run {} --rate max\n  \
+         sensorium run {} --deterministic\n  \
          sensorium eval --detections {} --truth {}\n  \
          sensorium demo --seed 8 --seconds 60",
         page.display(),

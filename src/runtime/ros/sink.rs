@@ -101,10 +101,12 @@ impl RosSink {
             };
             streams.insert(stream, outputs);
         }
+        // Names of nodes may have what names of topics may not; those of a vehicle begin with their pipeline's.
+        let topic_part = |name: &str| name.replace('-', "_").replace('.', "/");
         let mut debug_topic = |name: &str| {
             let scope = parts
                 .scope
-                .map_or(String::new(), |scope| format!("{}/", scope.replace('-', "_")));
+                .map_or(String::new(), |scope| format!("{}/", topic_part(scope)));
             publisher(format!("~/{scope}debug/{name}"), FLOAT64_STAMPED_TYPE)
         };
         let debug = if settings.debug {

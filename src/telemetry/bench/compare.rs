@@ -145,6 +145,16 @@ fn interval_of(result: &BenchResult, metric: Metric) -> (Option<[f64; 2]>, &'sta
     }
 }
 
+/// Whether there are samples enough for an interval of a percentile by itself; without them resampling shows no more than
+/// the few largest again and again.
+fn has_samples(result: &BenchResult, metric: Metric) -> bool {
+    let own = result
+        .percentiles
+        .iter()
+        .find(|percentile| Some(percentile.p) == metric.share());
+    own.is_none_or(|percentile| percentile.interval_us.is_some())
+}
+
 /// How a metric changed from one result to another; `None` where one of them does not have it.
 fn change_of(baseline: &BenchResult, result: &BenchResult, metric: Metric) -> Option<MetricChange> {
     let (before, after) = (value_of(baseline, metric)?, value_of(result, metric)?);
@@ -176,7 +186,8 @@ fn change_of(baseline: &BenchResult, result: &BenchResult, metric: Metric) -> Op
         change,
         interval,
         method: method.to_owned(),
-        significant: interval.is_some_and(|[low, high]| low > 0.0 || high < 0.0),
+        significant: interval.is_some_and(|[low, high]| low > 0.0 || high < 0.0)
+            && [baseline, result].map(|run| has_samples(run, metric)) == [true; 2],
     })
 }
 

@@ -128,3 +128,39 @@ fn the_command_explains_a_vehicle_and_refuses_one_that_cannot_run() {
         "{missing:?}"
     );
 }
+
+/// As on the road: sensors out of the ROS 2 graph, and results on their topics there.
+#[cfg(unix)]
+#[test]
+fn the_shipped_vehicles_start_with_all_their_sensors_and_publishers() {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    for name in ["sedan", "shuttle"] {
+        let mut child = tiny::sensorium()
+            .args(["run", "--format", "json", "--vehicle"])
+            .arg(repository(&format!("config/vehicles/{name}.yaml")))
+            .env("ZENOH_CONFIG_OVERRIDE", "connect/endpoints=[]")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut told = String::new();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        // The sinks are open by then.
+        while !told.contains("subscribes to") {
+            let Some(line) = lines.next() else {
+                panic!("{name} ended: {told}");
+            };
+            told += &line.unwrap();
+            told.push('\n');
+        }
+        let asked = Command::new("kill")
+            .args(["-INT", &child.id().to_string()])
+            .status();
+        assert!(asked.unwrap().success());
+        // What is still told must not fill the pipe.
+        told.extend(lines.map_while(Result::ok));
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{name}: {told}");
+    }
+}
