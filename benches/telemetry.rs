@@ -76,21 +76,27 @@ fn run(lab: &tiny::Lab, watched: Watched) -> Measured {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let over = AtomicBool::new(false);
+    let (over, mut answers) = (AtomicBool::new(false), 0);
     let output = std::thread::scope(|scope| {
-        if watched != Watched::No {
+        let collector = (watched != Watched::No).then(|| {
             scope.spawn(|| {
+                let mut answers = 0;
                 while !over.load(Ordering::Relaxed) {
-                    let _ = (page(&address, "/metrics"), page(&address, "/status"));
-                    std::thread::sleep(Duration::from_secs(1));
+                    let got = [page(&address, "/metrics"), page(&address, "/status")];
+                    answers += usize::from(got.iter().all(Option::is_some));
+                    // Once it listens, every second.
+                    std::thread::sleep(Duration::from_millis(if answers == 0 { 20 } else { 1_000 }));
                 }
-            });
-        }
+                answers
+            })
+        });
         let output = child.wait_with_output().unwrap();
         over.store(true, Ordering::Relaxed);
+        answers = collector.map_or(1, |collector| collector.join().unwrap());
         output
     });
     assert!(output.status.success());
+    assert!(answers > 0, "nobody answered the collector");
     let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let frames = summary["frames"]["out"].as_f64().unwrap();
     assert_eq!(
@@ -114,7 +120,7 @@ fn main() {
     let mut numbers = std::env::args()
         .skip(1)
         .filter_map(|argument| argument.parse::<usize>().ok());
-    let rounds = numbers.next().unwrap_or(20);
+    let rounds = numbers.next().unwrap_or(20).max(1);
     let images = numbers.next().unwrap_or(8_000);
     let lab = tiny::Lab::new();
     lab.bag(&tiny::film("/camera", images, 1_000_000));

@@ -138,10 +138,11 @@ pub(super) fn run(args: Args) -> miette::Result<ExitCode> {
         load: None,
     };
     let outcome = tokio.block_on(async {
+        // Before an address is told: whoever reads it may signal at once.
+        end_on_interrupt(shutdown.clone());
+        reload::on_hangup(control, args.pipeline.clone(), overrides.clone());
         // It answers until the run is over.
         let _observer = watch.start(reader(&args.pipeline, &overrides)).await?;
-        end_on_interrupt(shutdown.clone());
-        reload::on_hangup(control, args.pipeline.clone(), overrides);
         runtime::run(&pipeline, options, shutdown).await.map_err(explain)
     });
     tokio.shutdown_timeout(Duration::from_millis(500));

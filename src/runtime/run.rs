@@ -357,7 +357,6 @@ async fn run_to_the_end(
     }
     let sink_lists = std::mem::take(&mut started_detectors.sink_lists);
     let desk = Arc::new(SinkDesk::new(&shared, options.with_latency, crew, sink_lists));
-    shared.board.set_sinks(&desk);
     let mut graph_log = None;
     if options.build_only {
         // Without sources and sinks the stages find their channels closed, and end.
@@ -375,6 +374,8 @@ async fn run_to_the_end(
         });
         let audiences =
             start_sinks(pipeline, sinks, graph, &shared, (&options, &*desk), &mut endings).await?;
+        // Not before the sinks of the file are open: one that is opened meanwhile would not know its audience.
+        shared.board.set_sinks(&desk);
         options
             .progress
             .started(sources.iter().map(|source| source.frames).sum());

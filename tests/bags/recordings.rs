@@ -72,7 +72,7 @@ fn a_slow_recording_that_ends_suddenly_lacks_its_last_seconds_only() {
     let channel = recorder
         .add_ros_channel("/front/image", IMAGE_TYPE, &text)
         .unwrap();
-    for second in 0..18 {
+    for second in 0..20 {
         let stamp_ns = START_NS + second * 1_000_000_000;
         let message = image_at(stamp_ns, &[second as u8; 64]);
         recorder.write(channel, stamp_ns, stamp_ns, &message).unwrap();

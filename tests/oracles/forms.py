@@ -1,4 +1,4 @@
-"""NumPy's side of tests/serving/forms.rs: forms.py FILE
+"""NumPy's side of tests/serving/forms: forms.py FILE
 
 Reads the encoded arrays of FILE, and writes arrays of every type, order and byte order in every encoding, and float32
 rounded to 6 significant digits. Numbers that are compared are told by the bits of their float64.

@@ -171,6 +171,11 @@ impl Board {
         self.change(|health, now_ns| health.fail(error.to_string(), now_ns));
     }
 
+    /// Whether the run is over, also one that never began.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.get().is_some()
+    }
+
     /// The run is over.
     pub(crate) fn end(&self) {
         // A second end tells nothing new.
@@ -265,6 +270,11 @@ impl Board {
         self.parts().pulses.clone()
     }
 
+    /// Whether an actor is still watched.
+    pub(crate) fn has_pulse(&self, pulse: &Arc<Pulse>) -> bool {
+        self.parts().pulses.iter().any(|known| Arc::ptr_eq(known, pulse))
+    }
+
     /// The streams.
     pub(crate) fn streams(&self) -> Vec<Arc<StreamSwitch>> {
         self.parts().streams.clone()
@@ -356,8 +366,8 @@ impl Board {
 
     fn phase(&self) -> RunPhase {
         match self.run.get() {
+            _ if self.is_over() => RunPhase::Over,
             None => RunPhase::Waiting,
-            Some(_) if self.over.get().is_some() => RunPhase::Over,
             Some(run) if run.shutdown.is_aborting() => RunPhase::Aborting,
             Some(run) if run.shutdown.is_draining() => RunPhase::Draining,
             Some(_) => RunPhase::Running,

@@ -72,7 +72,7 @@ impl Control {
             if states.contains(&report.state) {
                 return Ok(report);
             }
-            if self.board.run().is_some() && self.board.lasting().is_none() {
+            if self.board.is_over() {
                 return Err(ControlError::NotRunning);
             }
             told.changed().await.map_err(|_| ControlError::NotRunning)?;
@@ -234,6 +234,14 @@ impl Control {
         link.desk.add(found);
         tracing::info!(source, topic, "stream added");
         Ok(())
+    }
+
+    /// Whether a topic of a source is played.
+    fn plays(&self, source: &str, topic: &str) -> bool {
+        let streams = self.board.streams();
+        streams
+            .iter()
+            .any(|stream| *stream.source == *source && *stream.topic == *topic)
     }
 
     /// The stream of this name, or the only one of this topic.

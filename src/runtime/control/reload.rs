@@ -104,9 +104,14 @@ impl Control {
                 *current = current.after(&ReloadStep::CloseSink { node: node.clone() }, new);
                 self.open_sink(node, &then).await?;
             }
+            // What was asked for directly since is done already.
+            ReloadStep::RemoveStream { source, topic } if !self.plays(source, topic) => {
+                self.source(source).map_err(told)?.desk.remove(topic);
+            }
             ReloadStep::RemoveStream { source, topic } => {
                 self.remove_stream(source, topic).await.map_err(told)?;
             }
+            ReloadStep::AddStream { source, topic } if self.plays(source, topic) => {}
             ReloadStep::AddStream { source, topic } => {
                 self.add_stream(source, topic).await.map_err(told)?;
             }

@@ -390,12 +390,9 @@ impl<T> Schedule<T> {
                 survey.backlog |= oldest != newest;
                 self.places[oldest].frame.as_ref()
             });
-            match head {
-                Some(head) => {
-                    survey.heads += 1;
-                    survey.oldest_ns = survey.oldest_ns.min(head.ready_ns);
-                }
-                None => {}
+            if let Some(head) = head {
+                survey.heads += 1;
+                survey.oldest_ns = survey.oldest_ns.min(head.ready_ns);
             }
         }
         for stream in self.streams.iter().filter(|stream| stream.ends.is_none()) {

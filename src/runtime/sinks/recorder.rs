@@ -168,7 +168,6 @@ impl RecorderSink {
             if last.is_some_and(|last| Arc::ptr_eq(last, message)) {
                 continue;
             }
-            self.members.insert(Arc::clone(&part.topic), Arc::clone(message));
             if self.include_images {
                 let channel = self.channel_beside(&message.topic, &message.type_name)?;
                 let stamp_ns = u64::try_from(part.stamp_ns).unwrap_or(message.log_time_ns);
@@ -183,6 +182,7 @@ impl RecorderSink {
             for beside in &message.beside {
                 self.record_beside(beside)?;
             }
+            self.members.insert(Arc::clone(&part.topic), Arc::clone(message));
         }
         Ok(())
     }
@@ -245,6 +245,7 @@ impl Sink for RecorderSink {
         (self.parts, self.begun) = (number, false);
         self.channels.clear();
         self.beside.clear();
+        self.members.clear();
         Ok(())
     }
 

@@ -62,6 +62,10 @@ fn look_at_actors(board: &Board, limit_ns: u64) {
         if pulse.holding_ns().is_some_and(|holding_ns| holding_ns > limit_ns) {
             let actor = pulse.actor().to_string();
             board.raise(Reason::Stalled { actor });
+            // It may have been closed since it was judged, and what was told of it taken back already.
+            if !board.has_pulse(&pulse) {
+                board.clear(ReasonKind::Stalled, pulse.actor());
+            }
             pulse.alarm.notify_one();
         } else {
             board.clear(ReasonKind::Stalled, pulse.actor());
