@@ -127,8 +127,12 @@ pub struct InfoAnswer {
     pub variant: Value,
     /// Parameters of a call, with type, range and default.
     pub runtime_params: Value,
+    /// What holds from opening the model on: queues of the device, and whether inputs are staged.
+    pub compile_params: Value,
     /// What was captured on the device.
     pub trace: Value,
+    /// How long the variants were warmed up, in milliseconds.
+    pub warm_up_ms: Option<f64>,
     /// How long loading, warming up and capturing took, in milliseconds.
     pub boot_ms: f64,
     /// Revision of the source.

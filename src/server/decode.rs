@@ -21,6 +21,8 @@ const MAX_STREAM_CHARS: usize = 128;
 const MAX_FRAME_CHARS: usize = 256;
 /// Most parts of the path to a problem that are told.
 const MAX_LOC_PARTS: usize = 16;
+/// Seconds that fit into nanoseconds of 64 bits.
+const MAX_TIMESTAMP_S: f64 = 9.2e9;
 /// Earliest that an earlier sweep may be, in seconds before the request's.
 const MAX_LAG_S: f64 = 3600.0;
 
@@ -205,7 +207,21 @@ fn taken(stream: Option<&StreamForm>) -> Result<(i64, Option<[f64; 16]>), Proble
     let pose = pose
         .map(|form| parse_transform(&form.0, "stream.T_world_from_sensor"))
         .transpose()?;
-    Ok((stream.stamp_ns.unwrap_or_else(now), pose))
+    let stamp_ns = match (stream.stamp_ns, stream.timestamp_s) {
+        (Some(_), Some(_)) => {
+            return Err(Problem::Input(
+                "stream.timestamp_s: not expected beside `stamp_ns`".to_owned(),
+            ));
+        }
+        (stamp_ns, None) => stamp_ns.unwrap_or_else(now),
+        (None, Some(at_s)) if at_s.abs() < MAX_TIMESTAMP_S => (at_s * 1e9).round() as i64,
+        (None, Some(at_s)) => {
+            return Err(Problem::Input(format!(
+                "stream.timestamp_s: {at_s}; expected less than {MAX_TIMESTAMP_S} s either way"
+            )));
+        }
+    };
+    Ok((stamp_ns, pose))
 }
 
 /// Earlier sweeps, oldest first.

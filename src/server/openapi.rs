@@ -1,5 +1,6 @@
 //! The description of the service as an OpenAPI 3.1 document, made of the types that requests and answers have.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use schemars::JsonSchema;
@@ -10,6 +11,7 @@ use serde_json::{Map, Value, json};
 use super::answers::{HealthAnswer, InfoAnswer, ModelsAnswer, ProblemAnswer, RoutesAnswer};
 use super::request::PredictRequest;
 use super::routes::ROUTES;
+use crate::io::forms::ArrayType;
 
 static DOCUMENT: LazyLock<Value> = LazyLock::new(document);
 
@@ -31,12 +33,65 @@ pub(super) struct PredictAnswer {
     pub(super) num_detections: Option<u64>,
     /// Detections, best score first.
     pub(super) detections: Option<Vec<DetectionAnswer>>,
-    /// Arrays by name, each `{encoding, key, dtype, shape, data}`, where `output_format` is `npz`.
-    pub(super) arrays: Option<Map<String, Value>>,
+    /// Width and height of the image that boxes are in, in pixels.
+    pub(super) image_size: Option<[u64; 2]>,
+    /// Number of points that have classes.
+    pub(super) num_points: Option<u64>,
+    /// Number of the class of every point.
+    pub(super) labels: Option<ArrayAnswer>,
+    /// Confidence of the class of every point, where it is known.
+    pub(super) scores: Option<ArrayAnswer>,
+    /// Number of the class of every pixel.
+    pub(super) mask: Option<ArrayAnswer>,
+    /// Class names of points or pixels, by number.
+    pub(super) class_names: Option<Vec<String>>,
+    /// Number of points or pixels by class name, of classes that are there.
+    pub(super) class_counts: Option<BTreeMap<String, u64>>,
+    /// Poses to drive along, with the values that `columns` names.
+    pub(super) trajectory: Option<Vec<Vec<f64>>>,
+    /// Names of a pose's values.
+    pub(super) columns: Option<Vec<String>>,
+    /// Number of poses.
+    pub(super) num_poses: Option<u64>,
+    /// Number of the turn signal to give, where the model says one.
+    pub(super) turn_indicator: Option<i64>,
+    /// Where other road users are expected, where the model says it.
+    pub(super) predicted_agents: Option<ArrayAnswer>,
+    /// The same as arrays by name, where `output_format` is `npz`.
+    pub(super) arrays: Option<BTreeMap<String, ArrayAnswer>>,
     /// What else is known of the frame.
     pub(super) meta: Map<String, Value>,
     /// How long its parts took.
     pub(super) timing_ms: TimingAnswer,
+    /// Masks that come with boxes, by the model's names for them.
+    #[serde(flatten)]
+    pub(super) masks: BTreeMap<String, ArrayAnswer>,
+}
+
+/// How an array of an answer is written.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ArrayAnswerEncoding {
+    /// A NumPy archive in base64, its array deflated.
+    NpzCompressed,
+    /// A PNG in base64, a grey value for each class.
+    Png,
+}
+
+/// An array of an answer.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AnswerArray")]
+pub(super) struct ArrayAnswer {
+    /// How `data` is written.
+    pub(super) encoding: ArrayAnswerEncoding,
+    /// Name of the array in the archive.
+    pub(super) key: String,
+    /// Type of the elements.
+    pub(super) dtype: ArrayType,
+    /// Lengths, outermost first.
+    pub(super) shape: Vec<u64>,
+    /// Base64.
+    pub(super) data: String,
 }
 
 /// A detection: a box in space (`center`, `size`, `yaw`, `velocity`) or in an image (`box_xyxy`).

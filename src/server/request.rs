@@ -5,8 +5,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::io::forms::{
-    BodyForm, CalibrationForm, ImageForm, InputsForm, LimitedValue, PointsForm, TransformForm, limited_list,
-    limited_map,
+    BodyForm, CalibrationForm, ImageForm, InputsForm, LimitedValue, PointsForm, TransformForm,
+    default_for_null, limited_list_or_null, limited_map,
 };
 
 /// A request: what a sensor saw, as `points`, as `images` or as plain arrays (`inputs`), whichever the model takes.
@@ -16,12 +16,12 @@ pub struct PredictRequest {
     /// A point cloud.
     pub points: Option<PointsForm>,
     /// Earlier sweeps, for a model that adds them to each; in any order.
-    #[serde(default, deserialize_with = "limited_list::<_, _, 32>")]
-    #[schemars(length(max = 32))]
+    #[serde(default, deserialize_with = "list::<_, _, 32>")]
+    #[schemars(with = "Option<Vec<SweepForm>>", length(max = 32))]
     pub sweeps: Vec<SweepForm>,
     /// Images.
-    #[serde(default, deserialize_with = "limited_list::<_, _, 64>")]
-    #[schemars(length(max = 64))]
+    #[serde(default, deserialize_with = "list::<_, _, 64>")]
+    #[schemars(with = "Option<Vec<ImageForm>>", length(max = 64))]
     pub images: Vec<ImageForm>,
     /// Calibration of the cameras.
     pub calibration: Option<CalibrationForm>,
@@ -31,7 +31,7 @@ pub struct PredictRequest {
     pub inputs: Option<InputsForm>,
     /// Parameters for this frame alone, by name.
     #[serde(default, deserialize_with = "params")]
-    #[schemars(with = "std::collections::BTreeMap<String, Param>", extend("maxProperties" = 64))]
+    #[schemars(with = "Option<std::collections::BTreeMap<String, Param>>", extend("maxProperties" = 64))]
     pub params: Map<String, Value>,
     /// Form of the answer's arrays; `json` where it is left out.
     pub output_format: Option<BodyForm>,
@@ -53,9 +53,26 @@ enum Param {
     Text(String),
 }
 
+/// `null` is what is left out: many clients write it so.
+fn list<'de, D, T, const N: usize>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    limited_list_or_null::<D, T, N>(deserializer).map(Option::unwrap_or_default)
+}
+
 fn params<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Map<String, Value>, D::Error> {
-    let values: Vec<(String, LimitedValue)> = limited_map::<_, _, _, 64>(deserializer)?;
-    Ok(values.into_iter().map(|(name, value)| (name, value.0)).collect())
+    struct Given(Vec<(String, LimitedValue)>);
+
+    impl<'de> Deserialize<'de> for Given {
+        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            limited_map::<_, _, _, 64>(deserializer).map(Self)
+        }
+    }
+
+    let given = Option::<Given>::deserialize(deserializer)?.map_or_else(Vec::new, |given| given.0);
+    Ok(given.into_iter().map(|(name, value)| (name, value.0)).collect())
 }
 
 /// An earlier sweep.
@@ -82,13 +99,17 @@ pub struct StreamForm {
     #[schemars(length(min = 1, max = 128))]
     pub id: String,
     /// Forget what was kept of it first.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "default_for_null")]
+    #[schemars(with = "Option<bool>")]
     pub reset: bool,
     /// Forget afterwards what is kept of it: its place is free for another stream.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "default_for_null")]
+    #[schemars(with = "Option<bool>")]
     pub last: bool,
     /// Sensor stamp in nanoseconds; the time of arrival where it is left out.
     pub stamp_ns: Option<i64>,
+    /// The same in seconds, in place of it.
+    pub timestamp_s: Option<f64>,
     /// From the sensor's frame to the world's at that time.
     #[serde(rename = "T_world_from_sensor")]
     pub world_from_sensor: Option<TransformForm>,

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use metrics_exporter_prometheus::BuildError;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::answers::{
@@ -25,7 +25,7 @@ use super::openapi::openapi;
 use super::options::{ServeOptions, ServiceFacts};
 use super::problem::Problem;
 use super::receive::{Buffers, Received};
-use crate::io::forms::{BodyTiming, DEFAULT_POINT_FIELDS, ToBody};
+use crate::io::forms::{BodyTiming, DEFAULT_POINT_FIELDS, ToBody, round_widened};
 use crate::perception::{Outcome, Sensor};
 
 /// Every route: method, path, whether it asks for the token, and what it does.
@@ -186,7 +186,16 @@ async fn models(Extract(state): Extract<Arc<State>>) -> Json<ModelsAnswer> {
 
 async fn info(Extract(state): Extract<Arc<State>>) -> Result<Json<InfoAnswer>, Problem> {
     let facts = state.facts()?;
-    let of = |name: &str| facts.info.get(name).cloned().unwrap_or(Value::Null);
+    let mut told = facts.info.clone();
+    round_widened(&mut told);
+    let of = |name: &str| told.get(name).cloned().unwrap_or(Value::Null);
+    let micros = |ms: f64| (ms * 1e3).round() / 1e3;
+    let mut trace = of("trace");
+    let timings = trace.get_mut("timings_ms").and_then(Value::as_object_mut);
+    for time in timings.into_iter().flat_map(Map::values_mut) {
+        *time = time.as_f64().map(micros).into();
+    }
+    let compile_params = json!({ "queues": trace["queues"], "stage_inputs": trace["stage_inputs"] });
     let kind = input_of(facts.sensor);
     let io = match facts.sensor {
         Sensor::Camera => "one image -> boxes in the image",
@@ -224,8 +233,10 @@ async fn info(Extract(state): Extract<Arc<State>>) -> Result<Json<InfoAnswer>, P
         warm: of("warm"),
         variant,
         runtime_params: of("params"),
-        trace: of("trace"),
-        boot_ms: (facts.boot.as_secs_f64() * 1e6).round() / 1e3,
+        compile_params,
+        warm_up_ms: trace["timings_ms"]["warm_up"].as_f64(),
+        trace,
+        boot_ms: micros(facts.boot.as_secs_f64() * 1e3),
         source: state.service.source.clone(),
     }))
 }

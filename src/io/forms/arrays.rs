@@ -68,7 +68,7 @@ pub enum ElementOrder {
     F,
 }
 
-/// An array: a list of lists, or an envelope that says how it is encoded.
+/// An array: a list of lists, a single number, or an envelope that says how it is encoded.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ArrayForm {
     /// Lists of lists, or a single number.
@@ -84,7 +84,7 @@ pub enum ArrayForm {
 pub struct ArrayEnvelope {
     /// How `data` is encoded; found out from what `data` and the other fields are where it is left out.
     pub encoding: Option<ArrayEncoding>,
-    /// Base64, or lists of numbers.
+    /// Base64, a number, or lists of lists of numbers.
     pub data: ArrayData,
     /// Name of the array in the archive; the only one where it is left out.
     pub key: Option<String>,
@@ -105,7 +105,7 @@ pub struct ArrayEnvelope {
 pub enum ArrayData {
     /// Base64.
     Text(String),
-    /// Numbers.
+    /// Lists of lists, or a single number.
     List(NestedNumbers),
 }
 
@@ -159,13 +159,14 @@ impl ArrayType {
 /// [`InputError`] with paths below `field`.
 pub fn decode_array(form: &ArrayForm, field: &str, max_bytes: usize) -> Result<Array, InputError> {
     let envelope = match form {
-        ArrayForm::List(list) => return of_list(list, None, field),
+        ArrayForm::List(list) => return of_list(list, &list.dims, None, field),
         ArrayForm::Envelope(envelope) => envelope,
     };
     let text = match (&envelope.data, envelope.encoding) {
         (ArrayData::List(list), None | Some(ArrayEncoding::List)) => {
             only_with(envelope, field, "raw bytes", false)?;
-            let array = of_list(list, envelope.dtype, &format!("{field}.data"))?;
+            let dims = dims_of(list, envelope.shape.as_deref());
+            let array = of_list(list, dims, envelope.dtype, &format!("{field}.data"))?;
             return expect(array, envelope, field);
         }
         (ArrayData::List(_), Some(_)) => {
@@ -262,14 +263,28 @@ fn shape_of(dims: &[usize], field: &str) -> Result<Shape, InputError> {
         .map_err(|error| InputError::value(field, error.to_string(), "a shape of up to six dimensions"))
 }
 
-fn of_list(list: &NestedNumbers, dtype: Option<ArrayType>, field: &str) -> Result<Array, InputError> {
+/// Lengths of a list. One without numbers ends at its first empty level, so that what lies below is taken from the shape that
+/// is said.
+fn dims_of<'a>(list: &'a NestedNumbers, said: Option<&'a [usize]>) -> &'a [usize] {
+    match said {
+        Some(said) if list.dims.contains(&0) && said.starts_with(&list.dims) => said,
+        _ => &list.dims,
+    }
+}
+
+fn of_list(
+    list: &NestedNumbers,
+    dims: &[usize],
+    dtype: Option<ArrayType>,
+    field: &str,
+) -> Result<Array, InputError> {
     if list.ragged {
         return Err(InputError::unexpected(
             field,
             "lists of one level differ in length",
         ));
     }
-    let shape = shape_of(&list.dims, field)?;
+    let shape = shape_of(dims, field)?;
     let whole = list.values.iter().all(|value| matches!(value, Number::Int(_)));
     let element = match dtype {
         Some(dtype) => dtype.element(),
@@ -296,7 +311,7 @@ fn of_list(list: &NestedNumbers, dtype: Option<ArrayType>, field: &str) -> Resul
         }
         element => Values::I64(whole_values(list.values.iter().copied(), element, field)?),
     };
-    // The values are as many as the shape has elements, for the list is not ragged.
+    // The values are as many as the shape has elements, for the list is not ragged, and below an empty level there are none.
     Array::new(shape, element, values).ok_or_else(|| InputError::unexpected(field, "lists without a shape"))
 }
 
@@ -480,7 +495,23 @@ impl<'de> Deserialize<'de> for ArrayForm {
             type Value = ArrayForm;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("lists of numbers, or an object with `data`")
+                f.write_str("a number, lists of numbers, or an object with `data`")
+            }
+
+            fn visit_bool<E>(self, value: bool) -> Result<ArrayForm, E> {
+                Ok(ArrayForm::List(NestedNumbers::single(value)))
+            }
+
+            fn visit_i64<E>(self, value: i64) -> Result<ArrayForm, E> {
+                Ok(ArrayForm::List(NestedNumbers::single(Number::Int(value))))
+            }
+
+            fn visit_u64<E>(self, value: u64) -> Result<ArrayForm, E> {
+                Ok(ArrayForm::List(NestedNumbers::single(value)))
+            }
+
+            fn visit_f64<E>(self, value: f64) -> Result<ArrayForm, E> {
+                Ok(ArrayForm::List(NestedNumbers::single(Number::Float(value))))
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<ArrayForm, A::Error> {
@@ -505,7 +536,23 @@ impl<'de> Deserialize<'de> for ArrayData {
             type Value = ArrayData;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("base64, or lists of numbers")
+                f.write_str("base64, a number, or lists of numbers")
+            }
+
+            fn visit_bool<E>(self, value: bool) -> Result<ArrayData, E> {
+                Ok(ArrayData::List(NestedNumbers::single(value)))
+            }
+
+            fn visit_i64<E>(self, value: i64) -> Result<ArrayData, E> {
+                Ok(ArrayData::List(NestedNumbers::single(Number::Int(value))))
+            }
+
+            fn visit_u64<E>(self, value: u64) -> Result<ArrayData, E> {
+                Ok(ArrayData::List(NestedNumbers::single(value)))
+            }
+
+            fn visit_f64<E>(self, value: f64) -> Result<ArrayData, E> {
+                Ok(ArrayData::List(NestedNumbers::single(Number::Float(value))))
             }
 
             fn visit_str<E>(self, text: &str) -> Result<ArrayData, E> {
@@ -533,8 +580,8 @@ impl JsonSchema for ArrayForm {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let envelope = generator.subschema_for::<ArrayEnvelope>();
         json_schema!({
-            "description": "Lists of lists of numbers, or an array and how it is encoded.",
-            "anyOf": [{ "type": "array" }, envelope],
+            "description": "A number, lists of lists of numbers, or an array and how it is encoded.",
+            "anyOf": [{ "type": ["number", "boolean", "array"] }, envelope],
         })
     }
 }
@@ -546,8 +593,8 @@ impl JsonSchema for ArrayData {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "Base64, or lists of numbers.",
-            "type": ["string", "array"],
+            "description": "Base64, a number, or lists of lists of numbers.",
+            "type": ["string", "number", "boolean", "array"],
         })
     }
 }

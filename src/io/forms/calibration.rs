@@ -23,8 +23,8 @@ pub struct CalibrationForm {
     #[schemars(length(min = 1, max = 128))]
     pub preset: Option<String>,
     /// Cameras by name.
-    #[serde(default, deserialize_with = "super::limited_map::<_, _, _, 64>")]
-    #[schemars(extend("maxProperties" = 64))]
+    #[serde(default, deserialize_with = "super::limited_map_or_null::<_, _, _, 64>")]
+    #[schemars(with = "Option<BTreeMap<String, CameraCalibrationForm>>", extend("maxProperties" = 64))]
     pub cameras: BTreeMap<String, CameraCalibrationForm>,
 }
 

@@ -108,6 +108,44 @@ where
     deserializer.deserialize_map(Entries::<T, M, N>(PhantomData))
 }
 
+/// As [`limited_map`]; null is no entries.
+///
+/// # Errors
+/// As [`limited_map`].
+pub fn limited_map_or_null<'de, D, T, M, const N: usize>(deserializer: D) -> Result<M, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+    M: FromIterator<(String, T)> + Default,
+{
+    struct Limited<T, M, const N: usize>(M, PhantomData<T>);
+
+    impl<'de, T, M, const N: usize> Deserialize<'de> for Limited<T, M, N>
+    where
+        T: Deserialize<'de>,
+        M: FromIterator<(String, T)>,
+    {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            limited_map::<D, T, M, N>(deserializer).map(|entries| Self(entries, PhantomData))
+        }
+    }
+
+    let entries = Option::<Limited<T, M, N>>::deserialize(deserializer)?;
+    Ok(entries.map(|entries| entries.0).unwrap_or_default())
+}
+
+/// What null stands for: the value of a field that is left out. For `#[serde(deserialize_with)]`.
+///
+/// # Errors
+/// Those of the value.
+pub fn default_for_null<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
 /// A value of at most 64 parts, whatever it is. For `#[serde(deserialize_with)]`.
 ///
 /// # Errors

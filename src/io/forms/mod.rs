@@ -41,8 +41,11 @@ pub(crate) use error::shown;
 pub use error::{InputError, InputFault};
 pub use images::{ImageEncoding, ImageForm, ImageLimits, decode_pixels};
 pub use intrinsics::{Intrinsics, IntrinsicsForm, parse_intrinsics};
+pub(crate) use jsonable::round_widened;
 pub use jsonable::{NonFinite, round_f32};
-pub use limited::{LimitedValue, limited_list, limited_list_or_null, limited_map, limited_value};
+pub use limited::{
+    LimitedValue, default_for_null, limited_list, limited_list_or_null, limited_map, limited_map_or_null, limited_value,
+};
 pub use named::{InputsForm, check_named_arrays, decode_named_arrays};
 pub use numbers::{NestedNumbers, NumberRows};
 pub use points::{

@@ -20,8 +20,8 @@ use crate::weights::{Array, ElementType, Npz, Values};
 #[schemars(rename = "Inputs")]
 pub struct InputsForm {
     /// Arrays by name.
-    #[serde(default, deserialize_with = "super::limited_map::<_, _, _, 64>")]
-    #[schemars(extend("maxProperties" = 64))]
+    #[serde(default, deserialize_with = "super::limited_map_or_null::<_, _, _, 64>")]
+    #[schemars(with = "Option<BTreeMap<String, ArrayForm>>", extend("maxProperties" = 64))]
     pub arrays: BTreeMap<String, ArrayForm>,
     /// A NumPy archive of arrays in base64.
     pub npz: Option<String>,

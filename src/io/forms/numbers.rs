@@ -112,7 +112,27 @@ impl<'de> serde::Deserialize<'de> for NestedNumbers {
     }
 }
 
+impl From<bool> for Number {
+    fn from(value: bool) -> Self {
+        Self::Int(value.into())
+    }
+}
+
+impl From<u64> for Number {
+    fn from(value: u64) -> Self {
+        i64::try_from(value).map_or(Self::Above(value), Self::Int)
+    }
+}
+
 impl NestedNumbers {
+    /// A number that is in no list.
+    pub(super) fn single(value: impl Into<Number>) -> Self {
+        Self {
+            values: vec![value.into()],
+            ..Self::default()
+        }
+    }
+
     /// What a list that has begun holds.
     pub(super) fn read<'de, A: SeqAccess<'de>>(seq: A) -> Result<Self, A::Error> {
         let mut nested = Self::default();
@@ -162,7 +182,7 @@ impl<'de> Visitor<'de> for Level<'_> {
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
-        self.push(Number::Int(value.into()))
+        self.push(value.into())
     }
 
     fn visit_i64<E: Error>(self, value: i64) -> Result<(), E> {
@@ -170,7 +190,7 @@ impl<'de> Visitor<'de> for Level<'_> {
     }
 
     fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
-        self.push(i64::try_from(value).map_or(Number::Above(value), Number::Int))
+        self.push(value.into())
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {

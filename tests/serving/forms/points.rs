@@ -102,6 +102,28 @@ fn files_of_points_give_the_cloud_that_was_written() {
 }
 
 #[test]
+fn a_pcd_file_gives_the_columns_that_are_known_and_no_others() {
+    let file = "VERSION .7\nFIELDS x y z reflectivity channel return_type t azimuth\nSIZE 4 4 4 1 2 1 4 4\n\
+        TYPE F F F U U U U F\nCOUNT 1 1 1 1 1 1 1 1\nWIDTH 2\nHEIGHT 1\nPOINTS 2\nDATA ascii\n\
+        1 2 3 40 5 6 0 0.5\n7 8 9 10 11 12 500000000 0.25\n";
+    let table = points(&json!({ "format": "pcd", "data": STANDARD.encode(file) })).unwrap();
+    assert_eq!(
+        table.fields,
+        ["x", "y", "z", "intensity", "ring", "t", "return_type"]
+    );
+    let rows: [[f32; 2]; 7] = [
+        [1.0, 7.0],
+        [2.0, 8.0],
+        [3.0, 9.0],
+        [40.0, 10.0],
+        [5.0, 11.0],
+        [0.0, 0.5],
+        [6.0, 12.0],
+    ];
+    assert_eq!(table.columns, rows);
+}
+
+#[test]
 fn no_more_points_are_taken_than_may_be() {
     let limits = PointLimits {
         max_points: 2,

@@ -6,9 +6,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sensorium::perception::Sensor;
 use sensorium::server::{ServeOptions, Token};
-use serde_json::json;
+use sensorium::server::openapi;
+use serde_json::{Value, json};
 
-use super::{ByHand, Service, facts, options};
+use super::{ByHand, PATIENCE, Service, facts, options, outcome, png};
 
 #[test]
 fn what_a_client_gets_wrong_is_told_with_its_place() {
@@ -191,6 +192,101 @@ fn every_route_answers_and_others_are_told() {
     }
 }
 
+/// A part of a request with null for all that the document lets a client leave out of it.
+fn with_nulls(schema: &str, mut part: Value) -> Value {
+    let schema = &openapi()["components"]["schemas"][schema];
+    let required = schema["required"].as_array().cloned().unwrap_or_default();
+    for name in schema["properties"].as_object().unwrap().keys() {
+        if part.get(name).is_none() {
+            assert!(!required.contains(&json!(name)), "{name} is needed");
+            part[name] = Value::Null;
+        }
+    }
+    part
+}
+
+#[test]
+fn null_is_what_is_left_out_for_every_key_that_may_be() {
+    let rows = json!([[1.0, 2.0, 3.0, 4.0]]);
+    let stream = || with_nulls("Stream", json!({ "id": "a" }));
+    let points = with_nulls("EncodedPoints", json!({ "data": rows }));
+    let array = with_nulls("EncodedArray", json!({ "data": rows }));
+    let inputs = with_nulls("Inputs", json!({ "arrays": { "points": array } }));
+    let (image, _) = png(1);
+    let image = with_nulls("Image", image["images"][0].clone());
+    let camera = with_nulls("CameraCalibration", json!({}));
+    let cameras = with_nulls("Calibration", json!({ "cameras": { "front": camera } }));
+    for (sensor, given) in [
+        (Sensor::Lidar, json!({ "points": points, "stream": stream() })),
+        (Sensor::Lidar, json!({ "inputs": inputs, "stream": stream() })),
+        (
+            Sensor::Camera,
+            json!({ "images": [image], "calibration": cameras, "stream": stream() }),
+        ),
+        (
+            Sensor::Camera,
+            json!({ "images": [image], "calibration": with_nulls("Calibration", json!({})) }),
+        ),
+    ] {
+        let (engine, jobs, _told) = ByHand::new(facts(sensor));
+        let service = Service::start(engine, options());
+        let body = with_nulls("PredictRequest", given);
+        let (reply, job) = std::thread::scope(|scope| {
+            let reply = scope.spawn(|| service.predict(&body));
+            let mut job = jobs.recv_timeout(PATIENCE).unwrap();
+            let answered = std::mem::replace(&mut job.reply, tokio::sync::oneshot::channel().0);
+            answered.send(Ok(outcome(0.5))).unwrap();
+            (reply.join().unwrap(), job)
+        });
+        assert_eq!(reply.status, 200, "{body} -> {}", reply.body);
+        assert_eq!(
+            (job.reset, job.last, job.params.len()),
+            (false, false, 0),
+            "{body}"
+        );
+    }
+    // A map of no arrays is not one of all of them.
+    let (engine, _jobs, _told) = ByHand::new(facts(Sensor::Lidar));
+    let service = Service::start(engine, options());
+    let reply = service.predict(&json!({ "inputs": with_nulls("Inputs", json!({})) }));
+    assert_eq!(reply.status, 400, "{}", reply.body);
+    assert!(reply.body["detail"].as_str().unwrap().contains("points: missing"), "{}", reply.body);
+}
+
+#[test]
+fn a_stamp_in_seconds_is_one_in_nanoseconds() {
+    let (engine, jobs, _told) = ByHand::new(facts(Sensor::Lidar));
+    let service = Service::start(engine, options());
+    let stamped = |stamp: Value| {
+        let body = json!({ "points": [[1, 2, 3, 4]], "stream": stamp });
+        std::thread::scope(|scope| {
+            let reply = scope.spawn(|| service.predict(&body));
+            let job = jobs.recv_timeout(PATIENCE).unwrap();
+            job.reply.send(Ok(outcome(0.5))).unwrap();
+            assert_eq!(reply.join().unwrap().status, 200);
+            job.stamp_ns
+        })
+    };
+    assert_eq!(
+        stamped(json!({ "id": "a", "stamp_ns": 1_500_000_001 })),
+        1_500_000_001
+    );
+    assert_eq!(
+        stamped(json!({ "id": "a", "timestamp_s": 1.500_000_001 })),
+        1_500_000_001
+    );
+    assert_eq!(stamped(json!({ "id": "a", "timestamp_s": -2 })), -2_000_000_000);
+    for stream in [
+        json!({ "id": "a", "timestamp_s": 1e11 }),
+        json!({ "id": "a", "timestamp_s": 1.0, "stamp_ns": 1 }),
+    ] {
+        let reply = service.predict(&json!({ "points": [[1, 2, 3, 4]], "stream": stream }));
+        assert_eq!(reply.status, 400, "{}", reply.body);
+        let told = reply.body["detail"].as_str().unwrap();
+        assert!(told.starts_with("stream.timestamp_s: "), "{told}");
+    }
+}
+
 /// Asks for a path by the name of a host, and gives the line with the status.
 fn asked_as(service: &Service, host: &str, headers: &str) -> String {
     let mut stream = service.connect();
@@ -224,7 +320,7 @@ fn a_service_of_this_machine_alone_is_not_asked_by_another_name() {
 fn the_place_of_a_problem_is_told_shortly() {
     let (engine, _jobs, _told) = ByHand::new(facts(Sensor::Lidar));
     let service = Service::start(engine, options());
-    let mut body = json!({ "arrays": { "x".repeat(100_000): 7 } });
+    let mut body = json!({ "arrays": { "x".repeat(100_000): "seven" } });
     body = json!({ "inputs": body });
     let reply = service.predict(&body);
     assert_eq!(reply.status, 422, "{}", reply.body);

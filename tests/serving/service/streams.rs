@@ -130,3 +130,51 @@ fn one_stream_too_many_is_told_until_another_has_sent_its_last_frame() {
     let _ = found(&service, &asked(kind, 1, Some("a"), json!({ "last": true })));
     let _ = found(&service, &asked(kind, 0, Some("c"), json!({})));
 }
+
+#[test]
+fn what_is_null_is_left_out_and_stamps_may_be_seconds() {
+    let lab = Lab::new();
+    let service = stateful(&lab, "stream_queries");
+    let stamped = |id: &str, stamp: Value| {
+        let (mut body, _) = png(0);
+        let mut stream = json!({ "id": id });
+        stream
+            .as_object_mut()
+            .unwrap()
+            .extend(stamp.as_object().unwrap().clone());
+        body["stream"] = stream;
+        for key in [
+            "points",
+            "sweeps",
+            "calibration",
+            "inputs",
+            "params",
+            "output_format",
+            "frame_id",
+        ] {
+            body[key] = Value::Null;
+        }
+        body
+    };
+    let in_ns = found(&service, &stamped("a", json!({ "stamp_ns": 1_500_000_000 })));
+    let in_s = found(
+        &service,
+        &stamped("b", json!({ "timestamp_s": 1.5, "stamp_ns": null })),
+    );
+    assert_eq!(in_s, in_ns);
+    for (stamp, told) in [
+        (
+            json!({ "timestamp_s": 1.5, "stamp_ns": 7 }),
+            "not expected beside `stamp_ns`",
+        ),
+        (json!({ "timestamp_s": 1e10 }), "expected less than"),
+    ] {
+        let reply = service.predict(&stamped("a", stamp));
+        assert_eq!(reply.status, 400, "{}", reply.body);
+        assert!(
+            reply.body["detail"].as_str().unwrap().contains(told),
+            "{}",
+            reply.body
+        );
+    }
+}

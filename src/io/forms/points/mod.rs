@@ -34,7 +34,8 @@ pub enum PointEncoding {
     Npy,
     /// Base64 of a NumPy archive: one such array, or one array of one dimension for each column.
     Npz,
-    /// Base64 of a PCD file.
+    /// Base64 of a PCD file. Its columns are x, y, z and, where the file has them, intensity (or reflectivity), ring (or
+    /// channel), t (seconds) and return_type; others are left out.
     Pcd,
 }
 

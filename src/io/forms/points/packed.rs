@@ -175,6 +175,7 @@ pub(super) fn of_npz(
     }))
 }
 
+/// The columns of a PCD file that the reader of such files knows. It hands on no others, as no model takes them.
 pub(super) fn of_pcd(
     bytes: &[u8],
     names: Option<&[String]>,
@@ -201,6 +202,7 @@ pub(super) fn of_pcd(
         ("intensity", cloud.intensity.is_empty()),
         ("ring", cloud.ring.is_empty()),
         ("t", cloud.time_ns.is_empty()),
+        ("return_type", cloud.return_type.is_empty()),
     ];
     let present = optional.iter().filter(|(_, empty)| !empty);
     fields.extend(present.map(|(name, _)| (*name).to_owned()));
@@ -212,6 +214,7 @@ pub(super) fn of_pcd(
             "z" => cloud.z[point].into(),
             "intensity" => cloud.intensity[point].into(),
             "ring" => cloud.ring[point].into(),
+            "return_type" => cloud.return_type[point].into(),
             // Seconds after the stamp.
             _ => cloud.time_ns[point] as f64 / 1e9,
         }
