@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::io::forms::{
     BodyForm, CalibrationForm, ImageForm, InputsForm, LimitedValue, PointsForm, TransformForm,
-    default_for_null, limited_list_or_null, limited_map,
+    default_for_null, limited_list_or_null, limited_map_or_null,
 };
 
 /// A request: what a sensor saw, as `points`, as `images` or as plain arrays (`inputs`), whichever the model takes.
@@ -63,15 +63,7 @@ where
 }
 
 fn params<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Map<String, Value>, D::Error> {
-    struct Given(Vec<(String, LimitedValue)>);
-
-    impl<'de> Deserialize<'de> for Given {
-        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            limited_map::<_, _, _, 64>(deserializer).map(Self)
-        }
-    }
-
-    let given = Option::<Given>::deserialize(deserializer)?.map_or_else(Vec::new, |given| given.0);
+    let given: Vec<(String, LimitedValue)> = limited_map_or_null::<_, _, _, 64>(deserializer)?;
     Ok(given.into_iter().map(|(name, value)| (name, value.0)).collect())
 }
 
@@ -108,7 +100,7 @@ pub struct StreamForm {
     pub last: bool,
     /// Sensor stamp in nanoseconds; the time of arrival where it is left out.
     pub stamp_ns: Option<i64>,
-    /// The same in seconds, in place of it.
+    /// The same in seconds, in place of it. A float64 of the present time is exact to half a microsecond.
     pub timestamp_s: Option<f64>,
     /// From the sensor's frame to the world's at that time.
     #[serde(rename = "T_world_from_sensor")]

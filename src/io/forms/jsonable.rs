@@ -32,7 +32,8 @@ pub(crate) fn round_widened(value: &mut Value) {
             let wide = number.as_f64().filter(|_| number.is_f64());
             let rounded = wide.and_then(|wide| {
                 let narrow = wide as f32;
-                let is_widened = f64::from(narrow) == wide && wide.to_string().len() > narrow.to_string().len();
+                let is_widened =
+                    f64::from(narrow) == wide && wide.to_string().len() > narrow.to_string().len();
                 is_widened.then(|| round_f32(narrow)).and_then(Number::from_f64)
             });
             if let Some(rounded) = rounded {

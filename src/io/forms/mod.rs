@@ -44,7 +44,8 @@ pub use intrinsics::{Intrinsics, IntrinsicsForm, parse_intrinsics};
 pub(crate) use jsonable::round_widened;
 pub use jsonable::{NonFinite, round_f32};
 pub use limited::{
-    LimitedValue, default_for_null, limited_list, limited_list_or_null, limited_map, limited_map_or_null, limited_value,
+    LimitedValue, default_for_null, limited_list, limited_list_or_null, limited_map, limited_map_or_null,
+    limited_value,
 };
 pub use named::{InputsForm, check_named_arrays, decode_named_arrays};
 pub use numbers::{NestedNumbers, NumberRows};

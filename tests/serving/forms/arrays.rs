@@ -153,7 +153,10 @@ fn what_an_array_says_of_itself_is_held_against_what_it_is() {
         (&[][..], vec![2.5])
     );
     let single = decode(&json!({ "data": -3, "dtype": "int8", "shape": [] })).unwrap();
-    assert_eq!((single.element(), single.as_i64().unwrap()), (ElementType::I8, &[-3][..]));
+    assert_eq!(
+        (single.element(), single.as_i64().unwrap()),
+        (ElementType::I8, &[-3][..])
+    );
     assert_eq!(decode(&json!(true)).unwrap().as_i64().unwrap(), [1]);
     assert_eq!(decode(&json!([true, false])).unwrap().as_i64().unwrap(), [1, 0]);
     assert!(

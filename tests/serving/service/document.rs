@@ -50,7 +50,7 @@ fn schemathesis_finds_no_answer_of_a_lidar_model_that_the_document_does_not_have
 fn the_document_is_what_the_command_prints() {
     let out = tiny::sensorium().args(["schema", "openapi"]).output().unwrap();
     let printed: Value = serde_json::from_slice(&out.stdout).unwrap();
-    assert_eq!(&printed, sensorium::server::openapi());
+    assert_eq!(&printed, openapi());
     let mut text = printed.to_string();
     for name in ["PredictRequest", "Points", "Image", "Problem"] {
         assert!(printed["components"]["schemas"][name].is_object(), "{name}");
@@ -104,13 +104,17 @@ fn faults(schema: &Value, value: &Value, path: &str) -> Vec<String> {
     }
     if let Some(items) = value.as_array() {
         let within = |limit: &str, fits: fn(u64, u64) -> bool| {
-            schema[limit].as_u64().is_none_or(|limit| fits(items.len() as u64, limit))
+            schema[limit]
+                .as_u64()
+                .is_none_or(|limit| fits(items.len() as u64, limit))
         };
         if !(within("minItems", |len, limit| len >= limit) && within("maxItems", |len, limit| len <= limit)) {
             return fault("is of another length");
         }
         let all = items.iter().enumerate();
-        return all.flat_map(|(at, item)| faults(&schema["items"], item, &format!("{path}[{at}]"))).collect();
+        return all
+            .flat_map(|(at, item)| faults(&schema["items"], item, &format!("{path}[{at}]")))
+            .collect();
     }
     let Some(entries) = value.as_object() else {
         return Vec::new();
@@ -163,7 +167,8 @@ fn objects(velocity: bool) -> DetectedObjects {
             size_m: [4.0, 2.0, 1.5],
             orientation: OrientationAvailability::Available,
             twist: velocity.then_some(twist),
-            variance: None,
+            pose_variance: None,
+            twist_variance: None,
         }],
         model: "m".into(),
         frame_id: "base_link".into(),
@@ -171,7 +176,14 @@ fn objects(velocity: bool) -> DetectedObjects {
 }
 
 fn mask(labels: Vec<u16>) -> Mask2D {
-    Mask2D::new(labels, [2, 1], names(&["road", "car"]), "m".into(), "camera".into()).unwrap()
+    Mask2D::new(
+        labels,
+        [2, 1],
+        names(&["road", "car"]),
+        "m".into(),
+        "camera".into(),
+    )
+    .unwrap()
 }
 
 #[test]
@@ -225,9 +237,20 @@ fn every_class_of_results_has_bodies_that_the_document_describes() {
             let body = result.to_body(form, &timing, Map::new()).unwrap();
             assert_eq!(faults(predict, &body, "body"), [""; 0], "{what} {form:?}");
             // What is named is a key of its own, and not taken for a mask.
-            let known = openapi()["components"]["schemas"]["PredictAnswer"]["properties"].as_object().unwrap();
-            let others: Vec<&String> = body.as_object().unwrap().keys().filter(|key| !known.contains_key(*key)).collect();
-            let masks: &[&str] = if what == "boxes with masks" { &["semseg"] } else { &[] };
+            let known = openapi()["components"]["schemas"]["PredictAnswer"]["properties"]
+                .as_object()
+                .unwrap();
+            let others: Vec<&String> = body
+                .as_object()
+                .unwrap()
+                .keys()
+                .filter(|key| !known.contains_key(*key))
+                .collect();
+            let masks: &[&str] = if what == "boxes with masks" {
+                &["semseg"]
+            } else {
+                &[]
+            };
             assert_eq!(others, masks, "{what} {form:?}");
         }
     }
@@ -262,7 +285,10 @@ fn a_service_answers_with_each_class_of_results_as_the_document_describes_it() {
                 reply.join().unwrap()
             });
             assert_eq!(reply.status, 200, "{}", reply.body);
-            assert_eq!(faults(answer_of("post", "/predict"), &reply.body, "body"), [""; 0]);
+            assert_eq!(
+                faults(answer_of("post", "/predict"), &reply.body, "body"),
+                [""; 0]
+            );
             let body = &reply.body;
             assert_eq!(body["num_detections"], 1);
             assert_eq!(body.get("arrays").is_some(), has_arrays, "{body}");
@@ -272,7 +298,11 @@ fn a_service_answers_with_each_class_of_results_as_the_document_describes_it() {
                 Detections::Objects(found) => {
                     let row = &body["detections"][0];
                     assert_eq!(row["center"], json!([1.0, 2.0, 3.0]));
-                    assert_eq!(row["velocity"].is_null(), found.objects[0].twist.is_none(), "{row}");
+                    assert_eq!(
+                        row["velocity"].is_null(),
+                        found.objects[0].twist.is_none(),
+                        "{row}"
+                    );
                 }
             }
         }

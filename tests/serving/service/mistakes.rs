@@ -5,8 +5,8 @@ use std::io::{Read, Write};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sensorium::perception::Sensor;
-use sensorium::server::{ServeOptions, Token};
 use sensorium::server::openapi;
+use sensorium::server::{ServeOptions, Token};
 use serde_json::{Value, json};
 
 use super::{ByHand, PATIENCE, Service, facts, options, outcome, png};
@@ -250,7 +250,11 @@ fn null_is_what_is_left_out_for_every_key_that_may_be() {
     let service = Service::start(engine, options());
     let reply = service.predict(&json!({ "inputs": with_nulls("Inputs", json!({})) }));
     assert_eq!(reply.status, 400, "{}", reply.body);
-    assert!(reply.body["detail"].as_str().unwrap().contains("points: missing"), "{}", reply.body);
+    assert!(
+        reply.body["detail"].as_str().unwrap().contains("points: missing"),
+        "{}",
+        reply.body
+    );
 }
 
 #[test]
