@@ -298,6 +298,10 @@ fn predict(
     // A frame without a stream stands alone: nothing is kept of those before it, nor of it.
     let alone = taken.stream.is_empty();
     taken.reset |= alone;
+    if alone && model.host().sensor() == Sensor::Lidar {
+        // Its own frame may be the world's.
+        taken.world_from_sensor = taken.world_from_sensor.or(Some(IDENTITY));
+    }
     if taken.reset {
         model.forget_stream(taken.stream);
     }
@@ -306,13 +310,7 @@ fn predict(
             model.run_taken(&SensorData::Image(image.view().into()), &taken, frame_id, params)
         }
         Frame::Arrays(arrays) => model.run_arrays(&arrays, &taken, frame_id, params),
-        Frame::Sweep(sweep) => {
-            if alone {
-                // Its own frame may be the world's.
-                taken.world_from_sensor = taken.world_from_sensor.or(Some(IDENTITY));
-            }
-            run_sweep(model, &sweep, &taken, frame_id, params)
-        }
+        Frame::Sweep(sweep) => run_sweep(model, &sweep, &taken, frame_id, params),
     };
     if alone || last {
         model.forget_stream(taken.stream);
