@@ -63,6 +63,47 @@ fn the_document_is_what_the_command_prints() {
     }
 }
 
+/// What `/info` says. The parts that differ from run to run and from machine to machine are held against what they are, and
+/// left out.
+fn told_of(service: &Service) -> String {
+    let mut info = service.client().get("/info").unwrap().body;
+    assert_eq!(faults(answer_of("get", "/info"), &info, "body"), [""; 0]);
+    assert_eq!(info["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(info["device"]["backend"], "cpu");
+    assert_eq!(info["warm_up_ms"], info["trace"]["timings_ms"]["warm_up"]);
+    let times = [
+        &info["boot_ms"],
+        &info["warm_up_ms"],
+        &info["trace"]["timings_ms"]["capture"],
+    ];
+    for time in times.map(|time| time.as_f64().unwrap()) {
+        assert!(time > 0.0 && (time * 1e3).round() / 1e3 == time, "{time}");
+    }
+    for variant in info["trace"]["variants"].as_array_mut().unwrap() {
+        for trace in variant["traces"].as_array_mut().unwrap() {
+            assert!(trace["bytes"].as_u64().unwrap() > 0, "{trace}");
+            trace["bytes"] = json!("BYTES");
+        }
+    }
+    info["version"] = json!("VERSION");
+    info["device"] = json!("DEVICE");
+    info["trace"]["timings_ms"] = json!("TIMES");
+    for name in ["boot_ms", "warm_up_ms"] {
+        info[name] = json!("TIME");
+    }
+    serde_json::to_string_pretty(&info).unwrap()
+}
+
+#[test]
+fn a_service_tells_what_its_model_is_and_takes() {
+    let lab = Lab::new();
+    insta::assert_snapshot!("info_of_a_camera_model", told_of(&squares(&lab)));
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("pipelines/centerpoint.yaml");
+    let service = Service::start(engine_of(&file, None), options());
+    service.client().wait_ready(PATIENCE).unwrap();
+    insta::assert_snapshot!("info_of_centerpoint", told_of(&service));
+}
+
 /// What is not as a schema of the document has it, by its path. Knows the keywords that the answers' schemas use.
 fn faults(schema: &Value, value: &Value, path: &str) -> Vec<String> {
     let fault = |words: &str| vec![format!("{path} {words}: {value}")];
