@@ -6,6 +6,8 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+#[path = "support/resident.rs"]
+mod resident;
 #[path = "support/tiny.rs"]
 mod tiny;
 
@@ -14,6 +16,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use resident::resident_mb;
 use sensorium::image::encode_png;
 use tiny::Lab;
 
@@ -46,14 +49,6 @@ nodes:
 channels:
   default: { capacity: 4, on_full: drop_oldest }
 ";
-
-/// Resident memory of a process in MB; `None` once it is over.
-fn resident_mb(process: u32) -> Option<f64> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
-    let kib: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kib * 1024.0 / 1e6)
-}
 
 /// Slope of the least-squares line through points.
 fn slope(points: &[(f64, f64)]) -> f64 {

@@ -5,6 +5,7 @@
 use crate::ros;
 use crate::tiny;
 use std::process::{Child, Command};
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
@@ -223,8 +224,8 @@ fn the_nodes_clock_may_be_the_one_of_a_bag() {
     peer.close().unwrap();
 }
 
-#[test]
-fn nothing_is_computed_while_nobody_subscribes() {
+/// The camera's pipeline under way, with a node that it gets images from and nobody who subscribes to results.
+fn driven() -> (Lab, Child, ZenohNode, Arc<dyn RosPublisher>) {
     let (lab, port) = live(CAMERA);
     let child = start(&lab, &[]);
     let peer = ZenohNode::open(&settings("driver", session(None, Some(port)))).unwrap();
@@ -232,6 +233,12 @@ fn nothing_is_computed_while_nobody_subscribes() {
         .publisher(&sensor("/sensing/camera/image_raw", IMAGE_TYPE))
         .unwrap();
     wait_for("the program subscribes", || images.has_subscribers());
+    (lab, child, peer, images)
+}
+
+#[test]
+fn nothing_is_computed_while_nobody_subscribes() {
+    let (_lab, child, peer, images) = driven();
     let frame = tiny::raw("/unused", 0, &numbered(0).0);
     for _ in 0..5 {
         images.publish(frame.data.clone()).unwrap();
@@ -263,13 +270,7 @@ fn nothing_is_computed_while_nobody_subscribes() {
 
 #[test]
 fn a_sink_that_is_opened_while_nobody_subscribes_gets_results() {
-    let (lab, port) = live(CAMERA);
-    let child = start(&lab, &[]);
-    let peer = ZenohNode::open(&settings("driver", session(None, Some(port)))).unwrap();
-    let images = peer
-        .publisher(&sensor("/sensing/camera/image_raw", IMAGE_TYPE))
-        .unwrap();
-    wait_for("the program subscribes", || images.has_subscribers());
+    let (lab, child, peer, images) = driven();
     let frame = tiny::raw("/unused", 0, &numbered(0).0);
     images.publish(frame.data.clone()).unwrap();
     let file = std::fs::read_to_string(lab.path("tiny.yaml")).unwrap();

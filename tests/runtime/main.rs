@@ -3,6 +3,8 @@
 
 #[path = "../support/live.rs"]
 mod live;
+#[path = "../support/resident.rs"]
+mod resident;
 #[path = "../support/ros.rs"]
 mod ros;
 #[path = "../support/mod.rs"]

@@ -31,23 +31,14 @@ fn a_stage_that_is_slowed_is_the_one_that_shows_it() {
         let run = lab.run(&["--rate", "1", "--set", &fault]);
         assert_eq!((run.code, run.frames()), (Some(0), [8, 8, 0, 0]), "{run:?}");
         let summary = run.summary();
-        for stage in summary["stages"].as_array().unwrap() {
-            let ms = median_ms(stage);
-            match stage["stage"] == slowed {
-                true => assert!(ms >= STALL_MS, "{actor}: {stage}"),
-                false => assert!(ms < STALL_MS / 2.0, "{actor}: {stage}"),
-            }
-        }
+        let stages = summary["stages"].as_array().unwrap();
+        let slowest = stages
+            .iter()
+            .max_by(|a, b| median_ms(a).total_cmp(&median_ms(b)))
+            .unwrap();
+        assert_eq!(slowest["stage"], slowed, "{actor}: {summary:#}");
+        assert!(median_ms(slowest) >= STALL_MS, "{actor}: {summary:#}");
     }
-}
-
-/// Resident memory of a process in MB; `None` once it is over.
-#[cfg(target_os = "linux")]
-fn resident_mb(process: u32) -> Option<f64> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
-    let kib: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kib * 1024.0 / 1e6)
 }
 
 #[cfg(target_os = "linux")]
@@ -81,9 +72,9 @@ fn large_images_before_a_slow_output_are_dropped_and_counted_in_memory_that_stay
     let process = child.id();
     let sampler = std::thread::spawn(move || {
         let mut samples = Vec::new();
-        while let Some(mb) = resident_mb(process) {
+        while let Some(mb) = crate::resident::resident_mb(process) {
             samples.push(mb);
-            std::thread::sleep(Duration::from_millis(100));
+            std::thread::sleep(Duration::from_millis(50));
         }
         samples
     });
@@ -100,11 +91,12 @@ fn large_images_before_a_slow_output_are_dropped_and_counted_in_memory_that_stay
         .filter(|(node, ..)| node == "recorder")
         .map(|(.., count)| count)
         .sum();
-    assert!(dropped > IMAGES / 2, "{run:?}");
+    assert!(dropped > 0, "{run:?}");
     let tape = sensorium::io::bag::Bag::open(&lab.path("tape.mcap")).unwrap();
     assert_eq!(tape.message_count(), 2 * (IMAGES - dropped), "images and boxes");
     assert_eq!(lab.lines("out.jsonl").len() as u64, IMAGES);
     // What is not dropped would be 60 MB and more each second of the run.
-    let (first, last) = (samples[samples.len() / 3], samples[samples.len() - 2]);
-    assert!(last - first < 60.0, "from {first} to {last} MB: {samples:?}");
+    let first = samples[samples.len() / 3];
+    let most = samples[samples.len() / 3..].iter().copied().fold(0.0, f64::max);
+    assert!(most - first < 60.0, "from {first} to {most} MB: {samples:?}");
 }

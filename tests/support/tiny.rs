@@ -11,6 +11,7 @@
 )]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -452,6 +453,25 @@ impl Lab {
     pub fn lines(&self, name: &str) -> Vec<Value> {
         json_lines(&std::fs::read_to_string(self.path(name)).unwrap())
     }
+}
+
+/// Starts `serve` in a lab on a port that is free; the process, and where it listens.
+pub fn serve(lab: &Lab, arguments: &[&str]) -> (Child, String) {
+    let mut child = sensorium()
+        .current_dir(lab.path(""))
+        .arg("serve")
+        .args(arguments)
+        .args(["--listen", "127.0.0.1:0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let url = line.trim().rsplit(' ').next().unwrap().to_owned();
+    (child, url)
 }
 
 /// Waits for a started run.

@@ -1,8 +1,7 @@
 //! `sensorium serve` and `sensorium smoke`.
 
 use crate::tiny;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -17,22 +16,9 @@ use tiny::Lab;
 
 use super::{PATIENCE, box_of, png, squares};
 
-/// `sensorium serve` in a folder, and where it listens.
+/// `sensorium serve` of a lab's pipeline, and where it listens.
 fn command(lab: &Lab, more: &[&str]) -> (Child, String) {
-    let mut child = tiny::sensorium()
-        .current_dir(lab.path(""))
-        .args(["serve", "tiny.yaml", "--listen", "127.0.0.1:0"])
-        .args(more)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.as_mut().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    let url = line.trim().rsplit(' ').next().unwrap().to_owned();
-    (child, url)
+    tiny::serve(lab, &[&["tiny.yaml"], more].concat())
 }
 
 #[test]
