@@ -177,6 +177,41 @@ fn a_stream_without_a_place_gets_the_one_of_a_stream_that_is_drained() {
     ended.balanced();
 }
 
+/// What a file asks for may have been asked for directly before.
+#[test]
+fn a_reload_goes_on_from_what_was_changed_directly() {
+    let lab = lab();
+    let load = |topics: &str| paced(&lab, &[("nodes.camera.topics", topics)]);
+    let run = start(load("[/front, /rear]"));
+    run.until_out("/rear", 5);
+    answer(run.control.drain("/rear")).unwrap();
+    let report = answer(run.control.reload(&load("[/front]"))).unwrap();
+    let rear = |step: fn(String, String) -> ReloadStep| step("camera".into(), "/rear".into());
+    let removed = rear(|source, topic| ReloadStep::RemoveStream { source, topic });
+    assert_eq!((&report.done[..], report.is_complete()), (&[removed][..], true));
+    answer(run.control.add_stream("camera", "/rear")).unwrap();
+    let report = answer(run.control.reload(&load("[/front, /rear]"))).unwrap();
+    let added = rear(|source, topic| ReloadStep::AddStream { source, topic });
+    assert_eq!((&report.done[..], report.is_complete()), (&[added][..], true));
+    let out = of(&run.control.status(), "/rear").unwrap().frames_out;
+    run.until_out("/rear", out + 3);
+    run.end().balanced();
+    assert_eq!(seqs(&lab.lines("out.jsonl"), "/front"), whole());
+}
+
+#[test]
+fn a_run_that_never_began_is_not_waited_for() {
+    let lab = lab();
+    let pipeline = paced(&lab, &[]);
+    std::fs::remove_file(lab.path("bag.mcap")).unwrap();
+    let run = start(pipeline);
+    let waited = answer(run.control.wait_for(&[Ready]));
+    assert!(matches!(waited, Err(ControlError::NotRunning)), "{waited:?}");
+    let ended = run.end();
+    assert_eq!(ended.status.phase, RunPhase::Over);
+    assert!(ended.output.is_err());
+}
+
 #[test]
 fn a_reload_takes_parameters_sinks_and_topics_over_without_losing_a_frame() {
     let lab = lab();

@@ -48,6 +48,32 @@ fn end_by(child: Child, name: &str) -> (Outcome, Duration) {
     (run, since.elapsed())
 }
 
+/// As a service manager does that waits for the address and no longer.
+#[test]
+fn whoever_reads_the_address_may_signal_at_once() {
+    let lab = Lab::new();
+    lab.bag(&film(TOPIC, 600, PERIOD_NS));
+    for attempt in 0..6 {
+        let mut child = lab.start(&["--rate", "1", "--listen", "127.0.0.1:0"]);
+        let mut told = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("metrics and status are on") {
+            line.clear();
+            assert_ne!(
+                told.read_line(&mut line).unwrap(),
+                0,
+                "it ended before it listened"
+            );
+        }
+        if attempt % 2 == 0 {
+            signal(&child, "HUP");
+        }
+        signal(&child, "INT");
+        std::io::copy(&mut told, &mut std::io::sink()).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0), "attempt {attempt}");
+    }
+}
+
 #[test]
 fn an_interrupt_ends_a_paced_run_at_once_with_whole_outputs() {
     for name in ["INT", "TERM"] {
