@@ -297,7 +297,6 @@ fn predict(
 ) -> Result<Outcome, ModelError> {
     // A frame without a stream stands alone: nothing is kept of those before it, nor of it.
     let alone = taken.stream.is_empty();
-    taken.reset |= alone;
     if alone && model.host().sensor() == Sensor::Lidar {
         // Its own frame may be the world's.
         taken.world_from_sensor = taken.world_from_sensor.or(Some(IDENTITY));

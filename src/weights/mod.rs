@@ -37,6 +37,7 @@ pub use array::{Array, ElementType, Values};
 pub use batchnorm::BatchNorm;
 pub use cache::{WeightCache, WeightCacheError, cache_root};
 pub use digest::file_sha256;
+pub(crate) use digest::hex;
 pub use error::OnnxError;
 pub use fold::{FoldError, LinearLayout, fold_bn, fold_bn_conv, fold_bn_conv_transpose, fold_bn_linear};
 pub use lookup_error::LookupError;

@@ -1,9 +1,9 @@
 //! The digest of the settings that a bundle pins.
 
-use std::fmt::Write;
-
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
+
+use crate::weights::hex;
 
 /// SHA-256, in hexadecimal, of the settings as JSON without spaces and with sorted keys, so that neither the order nor the
 /// layout of a manifest counts.
@@ -11,12 +11,7 @@ use sha2::{Digest, Sha256};
 pub fn settings_sha256(model: &Map<String, Value>) -> String {
     let mut text = String::new();
     object(model, &mut text);
-    let mut digest = String::with_capacity(64);
-    for byte in Sha256::digest(text.as_bytes()) {
-        // Writing to a string cannot fail.
-        let _ = write!(digest, "{byte:02x}");
-    }
-    digest
+    hex(&Sha256::digest(text.as_bytes()))
 }
 
 fn value(value: &Value, text: &mut String) {

@@ -187,7 +187,8 @@ fn change_of(baseline: &BenchResult, result: &BenchResult, metric: Metric) -> Op
         interval,
         method: method.to_owned(),
         significant: interval.is_some_and(|[low, high]| low > 0.0 || high < 0.0)
-            && [baseline, result].map(|run| has_samples(run, metric)) == [true; 2],
+            && has_samples(baseline, metric)
+            && has_samples(result, metric),
     })
 }
 
@@ -338,6 +339,20 @@ mod tests {
     /// Latencies around a value, spread by a fixed pattern.
     fn spread(around_us: u64, n: u64) -> Vec<u64> {
         (0..n).map(|i| around_us + (i * 7_919) % 1_000).collect()
+    }
+
+    #[test]
+    fn a_percentile_of_too_few_samples_is_never_said_to_change() {
+        let changed = |n: u64| {
+            let comparison = compare(&result(spread(10_000, n)), "old.json", &result(spread(20_000, n)));
+            let of = |metric: Metric| {
+                let found = comparison.changes.iter().find(|change| change.metric == metric);
+                found.unwrap().significant
+            };
+            [of(Metric::P50), of(Metric::P99)]
+        };
+        assert_eq!(changed(30), [true, false]);
+        assert_eq!(changed(4_000), [true, true]);
     }
 
     #[test]
